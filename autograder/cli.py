@@ -109,7 +109,6 @@ def _add_grade(commands: Subparsers) -> None:
     parser.add_argument("--gpu", action="store_true", help="with --scheduler: workers with one")
     parser.add_argument("--resume", action="store_true", help="leave what has a report already")
     parser.add_argument("--staff", action="store_true", help="details of failures in the JSON")
-    parser.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML too")
     parser.add_argument("--similarity", action="store_true", help="say which answers are alike")
     parser.set_defaults(run=_late("commands", "grade"))
 

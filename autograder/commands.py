@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from autograder.authoring import landing
 from autograder.authoring.manifest import NOTEBOOK
 from autograder.authoring.source import find_labs, load_lab
-from autograder.errors import AutograderError, ReleaseRefused, ReportError, SubmissionError
+from autograder.errors import AutograderError, ReleaseRefused, SubmissionError
 from autograder.grading.judges import Graded, Judges, default_jobs, summary
 from autograder.grading.paths import Item, content_of, followed, items_of
 from autograder.printable import printable
@@ -124,8 +124,6 @@ def grade(arguments: argparse.Namespace) -> None:
     stored = [submission for item in items if (submission := _kept(arguments, item))]
     known = {submission.item for submission in stored}
     graded = stored + _graded(lab, [item for item in items if item not in known], arguments)
-    if arguments.junit is not None:
-        _write_junit(arguments.junit, graded)
     if not arguments.json and len(graded) > 1:
         print(summary(graded))
     if not arguments.json and len(graded) > len(stored):
@@ -248,13 +246,3 @@ def _kept(arguments: argparse.Namespace, item: Item) -> Graded | None:
         return Graded(item, report) if whole and fresh else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _write_junit(path: Path, graded: Sequence[Graded]) -> None:
-    from autograder.grading.report import from_gradescope, to_junit
-
-    reports = [from_gradescope(submission.report) for submission in graded]
-    try:
-        path.write_text(to_junit(reports), encoding="utf-8")
-    except OSError as error:
-        raise ReportError(f"grade: cannot write {path}: {error.strerror}.") from error

@@ -4,9 +4,12 @@ import contextlib
 import gc
 import os
 import shutil
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.assertion import rewrite
 
 # The first is the same browser without windows, tabs and menus, which cost as much as the pages.
 BROWSERS = ("chromium-headless-shell", "chromium")
@@ -38,6 +41,24 @@ with contextlib.suppress(ModuleNotFoundError):  # a bare machine with a GPU
         derandomize=not os.environ.get("WIDE"),
     )
     settings.load_profile("unhurried")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Rewrite the asserts of a share of the tests, where several processes collect all of them.
+
+    In a clean checkout each would otherwise rewrite every file, at the same time as the others.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or sys.dont_write_bytecode:
+        return
+    count, state = worker["workercount"], session.config.stash[rewrite.assertstate_key]
+    files = sorted(Path(__file__).parent.rglob("test_*.py"))
+    for path in files[int(worker["workerid"].removeprefix("gw")) % count :: count]:
+        code = rewrite.get_cache_dir(path) / (path.stem + rewrite.PYC_TAIL)
+        is_fresh = code.exists() and code.stat().st_mtime >= path.stat().st_mtime
+        if not is_fresh and rewrite.try_makedirs(code.parent):
+            version, rewritten = rewrite._rewrite_test(path, session.config)
+            rewrite._write_pyc(state, rewritten, version, code)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

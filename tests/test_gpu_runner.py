@@ -1,15 +1,15 @@
 """`make test-gpu` and `make bench-gpu` without a device: what is run, told and written."""
 
-import importlib.util
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+
+from scripts import gpu
 
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 TESTS = """
@@ -19,18 +19,6 @@ def test_wrong(): assert 1 + 1 == 3, "no | three"
 @pytest.mark.skip(reason="not here")
 def test_left_out(): pass
 """
-
-
-def loaded(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-gpu = loaded("gpu")
 
 
 def python(program: str, name: str = "part") -> Any:

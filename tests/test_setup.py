@@ -9,26 +9,15 @@ import time
 import venv
 import zipfile
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
+from scripts import install
+
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 NOBODY = "http://127.0.0.1:9/simple"
 TORCH = ["torch==99.1"]
-
-
-def loaded(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-install = loaded("install")
 
 
 def index_of(folder: Path, *versions: str, name: str = "torch") -> str:

@@ -20,7 +20,7 @@ _FLAGS = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 def plain_python(text: str) -> str:
     """Return the Python that a cell holds, as far as grading runs it.
 
-    A cell magic such as `%%ranks` takes its whole cell with it: what it defines is defined
+    A cell magic such as `%%bash` takes its whole cell with it: what it defines is defined
     elsewhere. A line magic or shell line becomes `pass`; `%time f(x)` becomes `f(x)`. Files are
     written and run, and variables of the environment set, as these magics do it.
     """
@@ -60,10 +60,10 @@ def _without_magics(lines: list[str]) -> Iterator[str]:
             magic = line.endswith("\\")
             yield ""
             continue
-        kept = line if quote or depth or goes_on else _line(line)
-        goes_on = kept.endswith("\\")
+        plain = line if quote or depth or goes_on else _line(line)
+        goes_on = plain.endswith("\\")
         magic = line.endswith("\\") and not goes_on
-        for token in map(itemgetter(0), _NESTING.finditer(kept)):
+        for token in map(itemgetter(0), _NESTING.finditer(plain)):
             if quote:
                 quote = "" if token == quote else quote
             elif token == "#":
@@ -73,7 +73,7 @@ def _without_magics(lines: list[str]) -> Iterator[str]:
             else:
                 depth = max(depth + _DEPTHS.get(token, 0), 0)
         quote = quote if len(quote) == 3 else ""
-        yield kept
+        yield plain
 
 
 def _line(line: str) -> str:

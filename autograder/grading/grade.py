@@ -99,9 +99,9 @@ class LabGrader:
         self.read_s = READ_S
         self._open = open_student or self._sandboxed
         self._source = _nothing if open_student else _workers(source, gpu)
-        given = statements_of([("code", text) for text in _given(lab)])
-        self._given = definitions(given)
-        self._given_texts = frozenset(analysed.statement.text for analysed in given)
+        handed_out = statements_of([("code", text) for text in _given(lab)])
+        self._given = definitions(handed_out)
+        self._given_texts = frozenset(analysed.statement.text for analysed in handed_out)
         starters = {q.name: statements_of([("code", q.starter)]) for q in lab.questions}
         self._names = {q.name: {*q.defines, *definitions(starters[q.name])} for q in lab.questions}
 

@@ -1,4 +1,4 @@
-"""A report for people and machines: Gradescope's JSON and more, text, JUnit XML, HTML.
+"""A report for people and machines: Gradescope's JSON and more, text, HTML.
 
 Everything here is what a learner may see, unless `staff=True`. The page of HTML has no script and
 makes no request; the learner's text stands in it as text only, and outcome is said in words too.
@@ -8,11 +8,10 @@ import contextlib
 import functools
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree
 
 from autograder.errors import ReportError
 from autograder.printable import printable
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 
-__all__ = ["from_gradescope", "to_gradescope", "to_html", "to_json", "to_junit", "to_text", "write"]
+__all__ = ["from_gradescope", "to_gradescope", "to_html", "to_json", "to_text", "write"]
 
 SIGNS = {Outcome.CORRECT: "✓", Outcome.INCORRECT: "✗", Outcome.NOT_ATTEMPTED: "·"}
 COLOURS = {Outcome.CORRECT: "32", Outcome.INCORRECT: "31", Outcome.NOT_ATTEMPTED: "33"}
@@ -90,27 +89,6 @@ def to_text(report: Report, *, colour: bool = False) -> str:
     if report.sandbox == "unsandboxed":
         lines.append("  note: unsandboxed: the code ran without a sandbox.")
     return "\n".join(lines) + "\n"
-
-
-def to_junit(reports: Iterable[Report]) -> str:
-    """Return JUnit XML: a suite a submission, a case a check; not attempted is skipped."""
-    root = ElementTree.Element("testsuites")
-    for report in reports:
-        results = report.results
-        failed = [r for r in results if r.outcome is Outcome.INCORRECT]
-        skipped = [r for r in results if r.outcome is Outcome.NOT_ATTEMPTED]
-        suite = ElementTree.SubElement(
-            root,
-            "testsuite",
-            name=printable(report.submission or report.lab, 200),
-            tests=str(len(results)),
-            failures=str(len(failed)),
-            skipped=str(len(skipped)),
-            errors="0",
-        )
-        for result in results:
-            _case(suite, report.lab, result)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, "unicode") + "\n"
 
 
 def write(report: Report, out: Path, stem: str, *, staff: bool = False) -> None:
@@ -187,16 +165,6 @@ def _test(result: CheckResult, staff: bool) -> dict[str, Any]:
     if result.ratio is not None:
         as_dict["ratio"] = result.ratio
     return {**as_dict, "detail": result.detail} if staff else as_dict
-
-
-def _case(suite: ElementTree.Element, lab: str, result: CheckResult) -> None:
-    group = printable(f"{lab}.{result.question}", 200)
-    name = printable(result.name, 200)
-    case = ElementTree.SubElement(suite, "testcase", classname=group, name=name)
-    if result.outcome is Outcome.INCORRECT:
-        ElementTree.SubElement(case, "failure", message=printable(result.output, 2_000))
-    elif result.outcome is Outcome.NOT_ATTEMPTED:
-        ElementTree.SubElement(case, "skipped", message="not attempted")
 
 
 CLASSES = {Outcome.CORRECT: "ok", Outcome.INCORRECT: "bad", Outcome.NOT_ATTEMPTED: "none"}

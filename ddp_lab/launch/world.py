@@ -22,11 +22,10 @@ def give(comm: Communicator) -> None:
 def init(timeout_s: float = 60.0) -> Communicator:
     """Return this process's communicator; the same one at every call.
 
-    Under `python -m ddp_lab run` and `%%ranks` it is the one of that run. Under torchrun ranks
-    find each other through its store, after a restart too, and share memory where all are on one
-    machine. With RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set by hand they are joined by
-    TCP, and only those come in whose DDP_LAB_SECRET is the same. Otherwise it is a world of one
-    rank.
+    Under `python -m ddp_lab run` it is the one of that run. Under torchrun ranks find each other
+    through its store, after a restart too, and share memory where all are on one machine. With
+    RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set by hand they are joined by TCP, and only those
+    come in whose DDP_LAB_SECRET is the same. Otherwise it is a world of one rank.
 
     Raises:
         InvalidArgument: some of these variables are missing or no numbers, or no time to wait.

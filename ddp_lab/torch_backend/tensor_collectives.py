@@ -125,9 +125,9 @@ def only_tensor(operation: str, tensors: list[torch.Tensor]) -> torch.Tensor:
     """Return the tensor of a list of one, as torch passes them; raise `InvalidArgument` else."""
     if not isinstance(tensors, list | tuple) or len(tensors) != 1:
         is_list = isinstance(tensors, list | tuple)
-        given = f"a list of {len(tensors)}" if is_list else type(tensors).__name__
+        passed = f"a list of {len(tensors)}" if is_list else type(tensors).__name__
         raise InvalidArgument(
-            f"{operation}: a message is one tensor: got {given}, expected a list of one. Call "
+            f"{operation}: a message is one tensor: got {passed}, expected a list of one. Call "
             f"{operation} for each tensor, or give them to dist.batch_isend_irecv."
         )
     return tensors[0]

@@ -221,13 +221,6 @@ def empty(shape: tuple[int, ...], dtype: np.dtype) -> "Array":
     return cpu.empty(shape, dtype) if large else np.empty(shape, dtype)
 
 
-def copy_of(array: "Array") -> "Array":
-    """Return a copy of a NumPy array in rows, a large one in cached memory."""
-    made = empty(array.shape, array.dtype)
-    np.copyto(made, array)
-    return made
-
-
 def result_of(ufunc: Callable[..., "Array"], *arrays: object) -> "Array":
     """Return `ufunc` of NumPy arrays, of one floating dtype, with a large result in cached memory.
 

@@ -224,11 +224,11 @@ def kernel(program: Program) -> Kernel:
 
 def in_rows(shape: Sequence[int], n_bytes: int) -> Strides:
     """Return the strides of a contiguous array."""
-    found, step = [], n_bytes
+    strides, step = [], n_bytes
     for size in reversed(shape):
-        found.append(step)
+        strides.append(step)
         step *= size
-    return tuple(reversed(found))
+    return tuple(reversed(strides))
 
 
 def merged(nest: Nest) -> Nest:

@@ -136,11 +136,11 @@ class _Loops:
 
     def _indices(self, r: str) -> list[str]:
         """Return the index along each outer axis of row `r`."""
-        found: list[str] = []
+        indices: list[str] = []
         for size in self.sizes[:0:-1]:
-            found.append(self.t.emit(f"srem i64 {r}, {size}"))
+            indices.append(self.t.emit(f"srem i64 {r}, {size}"))
             r = self.t.emit(f"sdiv i64 {r}, {size}")
-        return [*[r] * bool(self.sizes), *found[::-1]]
+        return [*[r] * bool(self.sizes), *indices[::-1]]
 
     def _vector(self, i: str, inside: str | None) -> None:
         """Compute one vector of a row, from element `i` on; of a mask only the lanes inside."""
@@ -164,10 +164,10 @@ class _Loops:
     def _store_total(self) -> None:
         """Fold the vector of a row into one element, and store that."""
         t, keep = self.t, self.keep
-        one = across(keep, self.reduction, keep.load(self.total, align=64))
+        folded = across(keep, self.reduction, keep.load(self.total, align=64))
         if keep is self.wide and t.single:
-            one = t.emit(f"fptrunc double {one} to float")
-        t.do(f"store {t.scalar} {one}, ptr {self.starts[-1]}, align 1")
+            folded = t.emit(f"fptrunc double {folded} to float")
+        t.do(f"store {t.scalar} {folded}, ptr {self.starts[-1]}, align 1")
 
     # Operands
 
@@ -195,8 +195,8 @@ class _Loops:
     def _splat(self, k: int, at: str) -> str:
         """Load the one element that operand `k` has in this row, into every lane."""
         t, element = self.t, self.elements[k]
-        one = t.emit(f"load {element}, ptr {at}, align 1")
-        return self._as_value(k, t.spread(element, one))
+        number = t.emit(f"load {element}, ptr {at}, align 1")
+        return self._as_value(k, t.spread(element, number))
 
     def _gathered(self, k: int, i: str, inside: str | None) -> str:
         """Load a vector of a strided operand; past the end, the last element again."""
@@ -206,7 +206,7 @@ class _Loops:
             if inside:
                 index = t.least(index, self.last)
             at = t.at(self.starts[k], t.times(index, self.strides[k][-1]))
-            one = t.emit(f"load {element}, ptr {at}, align 1")
+            number = t.emit(f"load {element}, ptr {at}, align 1")
             kind = t.of(element)
-            value = t.emit(f"insertelement {kind} {value}, {element} {one}, i32 {lane}")
+            value = t.emit(f"insertelement {kind} {value}, {element} {number}, i32 {lane}")
         return value

@@ -217,12 +217,12 @@ class ProductKernel:
 
     def _buffers(self, code: _Code) -> tuple[int, int]:
         """Return where this thread packs its tiles of A and B."""
-        found: tuple[Any, tuple[int, int]] | None = getattr(self._local, "buffers", None)
-        if found is None:
+        buffers: tuple[Any, tuple[int, int]] | None = getattr(self._local, "buffers", None)
+        if buffers is None:
             arrays = [np.empty(n + LINE, np.uint8) for n in code.buffer_bytes]
             a, b = (-(-x.ctypes.data // LINE) * LINE for x in arrays)
-            found = self._local.buffers = (arrays, (a, b))
-        return found[1]
+            buffers = self._local.buffers = (arrays, (a, b))
+        return buffers[1]
 
     def _with_numpy(self, a: _Array, b: _Array, bias: _Array, out: _Array) -> None:
         conv = self.task.operator == "conv2d"
@@ -242,9 +242,9 @@ def by_numpy(task: Task, a: _Array, b: _Array, out: _Array | None = None) -> _Ar
     return convolved(task, a, b)
 
 
-def kernel_of(given: Any, schedule: Any, epilogue: str | None, device: str) -> Any:
+def kernel_of(task: Any, schedule: Any, epilogue: str | None, device: str) -> Any:
     """Return the kernel of a task; see `matmul`."""
-    task = task_of(given)
+    task = task_of(task)
     if epilogue not in EPILOGUES:
         raise ArgumentError(
             f"{task.operator}: epilogue is {epilogue!r}, expected one of {EPILOGUES}."

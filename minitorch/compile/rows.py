@@ -83,9 +83,9 @@ def _extreme(how: str) -> Row:
 
 
 def _sign(t: Text, x: str) -> str:
-    one = t.intrinsic("copysign", t.number(1.0), x)
+    sign = t.intrinsic("copysign", t.number(1.0), x)
     nonzero = t.compare("one", x, t.number(0.0))  # false for NaN and for both zeros
-    return t.either(nonzero, one, t.number(0.0))
+    return t.either(nonzero, sign, t.number(0.0))
 
 
 def _reciprocal(t: Text, x: str) -> str:
@@ -98,10 +98,10 @@ def _power(t: Text, x: str, exponent: float) -> str:
         return t.intrinsic("sqrt", x)
     if exponent not in POWERS:
         return t.intrinsic("pow", x, t.number(exponent))
-    found = x
+    product = x
     for _ in range(int(abs(exponent)) - 1):
-        found = t.mul(found, x)
-    return found if exponent > 0 else _reciprocal(t, found)
+        product = t.mul(product, x)
+    return product if exponent > 0 else _reciprocal(t, product)
 
 
 POWERS = (-2.0, -1.0, 1.0, 2.0, 3.0, 4.0)
@@ -181,34 +181,34 @@ def check(program: Program) -> None:
     Raises:
         ArgumentError: names the step and what is wrong.
     """
-    found: list[str] = []
+    kinds: list[str] = []
     for i, step in enumerate(program.steps):
         if step.row not in {*ROWS, "power"}:
             known = ", ".join(sorted({*ROWS, "power"}))
             raise ArgumentError(f"program: step {i} is {step.row!r}, expected one of {known}.")
-        given = [_operand(place, program.inputs, found) for place in step.operands]
+        taken = [_operand(place, program.inputs, kinds) for place in step.operands]
         wanted = [takes(step.row, k) for k in range(arity(step.row))]
-        if given != wanted:
+        if taken != wanted:
             raise ArgumentError(
-                f"program: step {i} ({step.row}) has operands of kind {given}, expected {wanted}."
+                f"program: step {i} ({step.row}) has operands of kind {taken}, expected {wanted}."
             )
-        found.append(gives(step.row))
+        kinds.append(gives(step.row))
 
 
 def write(t: Text, program: Program, inputs: list[str]) -> str:
     """Add the instructions of `program` for these inputs; return the name of the result."""
-    found: list[str] = []
+    values: list[str] = []
     for step in program.steps:
-        operands = [_operand(place, inputs, found) for place in step.operands]
+        operands = [_operand(place, inputs, values) for place in step.operands]
         if step.row == "power":
-            found.append(_power(t, operands[0], step.parameter))
+            values.append(_power(t, operands[0], step.parameter))
         else:
-            found.append(ROWS[step.row](t, *operands))
-    return found[-1]
+            values.append(ROWS[step.row](t, *operands))
+    return values[-1]
 
 
-def _operand(place: int, inputs: Sequence[str], found: list[str]) -> str:
-    return inputs[place] if place >= 0 else found[-1 - place]
+def _operand(place: int, inputs: Sequence[str], results: list[str]) -> str:
+    return inputs[place] if place >= 0 else results[-1 - place]
 
 
 def gives(row: str) -> str:

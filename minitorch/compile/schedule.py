@@ -180,15 +180,15 @@ class Schedule(Mapping[str, Any]):
 
     def notes(self) -> list[str]:
         """Return what is legal here and yet likely to be slow."""
-        found, bits = [], self["lanes"] * self.task.item_bytes * 8
+        notes, bits = [], self["lanes"] * self.task.item_bytes * 8
         registers, width = engine.vector_registers()
         if bits > width:
-            found.append(f"a vector of {bits} bits is computed as {bits // width} of {width}")
+            notes.append(f"a vector of {bits} bits is computed as {bits // width} of {width}")
         # at once the innermost loop needs the block of C, a row of B and a number of A
         live = (self["rows"] * self["vectors"] + self["vectors"] + 1) * max(1, bits // width)
         if live > registers:
-            found.append(f"{live} live vectors, {registers} registers: the others wait in memory")
-        return found
+            notes.append(f"{live} live vectors, {registers} registers: the others wait in memory")
+        return notes
 
 
 def plain(value: object) -> object:
@@ -286,13 +286,13 @@ class DeviceSchedule(Schedule):
                 f"tile_k is {depth}: {shared:,} bytes of shared memory, above {SHARED_BYTES:,}. "
                 "Make it smaller."
             )
-        needed, given = registers_needed(task, knobs), min(MOST_REGISTERS, REGISTERS // threads)
-        if needed > given:
+        needed, most = registers_needed(task, knobs), min(MOST_REGISTERS, REGISTERS // threads)
+        if needed > most:
             return (
                 f"rows, vectors and lanes are {knobs['rows']}, {knobs['vectors']} and "
-                f"{knobs['lanes']}: {needed} registers a thread, above the {given} that each of "
+                f"{knobs['lanes']}: {needed} registers a thread, above the {most} that each of "
                 f"{threads:,} threads can have. Make the register block smaller"
-                + ("." if given == MOST_REGISTERS else ", or the tile.")
+                + ("." if most == MOST_REGISTERS else ", or the tile.")
             )
         return None
 

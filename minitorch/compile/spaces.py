@@ -78,9 +78,9 @@ class Space:
     ) -> None:
         self.task, self.device = task_of(task), device
         self.schedule = schedule_for(device)
-        usual = _default(self.task) if device == "cpu" else BLOCKS
-        given = usual if knobs is None else knobs
-        self.knobs = {name: tuple(map(plain, values)) for name, values in given.items()}
+        if knobs is None:
+            knobs = _default(self.task) if device == "cpu" else BLOCKS
+        self.knobs = {name: tuple(map(plain, values)) for name, values in knobs.items()}
 
     def __len__(self) -> int:
         return len(self._points)

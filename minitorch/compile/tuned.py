@@ -78,8 +78,8 @@ def _parsed(line: str) -> tuple[Task, Kept] | None:
     try:
         entry = json.loads(line)
         task, point = task_of(entry["task"]), dict(entry["point"])
-        kept = Kept(point, float(entry["seconds"]), float(entry["library_seconds"]))
-        return None if Schedule.fault(task, NAIVE | point) else (task, kept)
+        choice = Kept(point, float(entry["seconds"]), float(entry["library_seconds"]))
+        return None if Schedule.fault(task, NAIVE | point) else (task, choice)
     except (ValueError, KeyError, TypeError):
         return None
 

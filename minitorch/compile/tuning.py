@@ -213,13 +213,13 @@ class Clock:
 
     def of(self, run: Callable[[], Any], what: object = "the reference") -> float:
         """Return the seconds of a function that gives this task's result."""
-        found = self.once(run, what)
-        if found < STOP * self.best + COLD:
-            found = min(found, _time(run))
-        if found < STOP * self.best:
-            found = min(found, *self._runs(run))
-        self.best = min(self.best, found)
-        return found
+        seconds = self.once(run, what)
+        if seconds < STOP * self.best + COLD:
+            seconds = min(seconds, _time(run))
+        if seconds < STOP * self.best:
+            seconds = min(seconds, *self._runs(run))
+        self.best = min(self.best, seconds)
+        return seconds
 
     def once(self, run: Callable[[], Any], what: object = "the reference") -> float:
         """Return the seconds of one run whose result is right."""

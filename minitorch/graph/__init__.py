@@ -34,7 +34,6 @@ from minitorch.graph.core.session import compile as compile
 from minitorch.graph.core.variables import *  # noqa: F403  (its __all__)
 from minitorch.graph.discovery.search import discover as discover
 from minitorch.graph.memory.plan import memory_plan as memory_plan
-from minitorch.graph.models import trees as trees
 from minitorch.graph.nn import one_hot as one_hot
 from minitorch.graph.operators.creation import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.elementwise import *  # noqa: F403  (its __all__)
@@ -57,7 +56,7 @@ bool = arrays.bool_
 
 _OF_TRACING = ("cond", "jit", "trace", "while_loop")
 
-__all__ = public_names(globals(), ["nn", "train", "trees", *_OF_TRACING])
+__all__ = public_names(globals(), ["nn", "train", *_OF_TRACING])
 
 
 def __getattr__(name: str) -> Any:

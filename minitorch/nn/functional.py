@@ -111,17 +111,17 @@ def _overwriting(
     """
 
     @functools.wraps(function)
-    def call(input: object, *given: object, inplace: bool = False, **named: object) -> Any:
-        if len(given) > options:
-            *given, inplace = given  # type: ignore[assignment]
+    def call(input: object, *more: object, inplace: bool = False, **named: object) -> Any:
+        if len(more) > options:
+            *more, inplace = more  # type: ignore[assignment]
         if not inplace:
-            return function(input, *given, **named)
+            return function(input, *more, **named)
         if not hasattr(input, "_updated"):
             raise errors.DTypeError(
                 f"{function.__name__}: got inplace=True for {type(input).__name__}, expected a "
                 "tensor. Leave inplace out."
             )
-        return input._updated(f"{function.__name__}_", function, *given, **named)
+        return input._updated(f"{function.__name__}_", function, *more, **named)
 
     return call
 

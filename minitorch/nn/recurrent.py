@@ -209,8 +209,8 @@ class _Recurrent(Module):
         if hx is None:
             zero = tensor(0.0, dtype=x_LNI.dtype, device=x_LNI.device)
             return [tuple(zero.expand(*shape[1:]) for shape in shapes)] * count
-        given = hx if isinstance(hx, tuple | list) else (hx,)
-        parts = [h.unsqueeze(1) if single else h for h in given]
+        states = hx if isinstance(hx, tuple | list) else (hx,)
+        parts = [h.unsqueeze(1) if single else h for h in states]
         if [p.shape for p in parts] != shapes:
             raise ShapeError(
                 f"{self._get_name()}: got a state of shapes {[p.shape for p in parts]}, expected "

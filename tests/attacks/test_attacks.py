@@ -17,7 +17,7 @@ import pytest
 
 from autograder.authoring.source import load_lab
 from autograder.grading.grade import LabGrader, solution_cells
-from autograder.grading.report import to_html, to_json, to_junit, to_text
+from autograder.grading.report import to_html, to_json, to_text
 from autograder.records import MIB, Limits, Report
 from autograder.sandbox.host import RemoteStudent, Sandbox
 from autograder.sandbox.worker_pool import Supply
@@ -80,7 +80,7 @@ class Batch:
         """Return the report, and all that anyone could read of it, staff included."""
         self.students.clear()
         report = self.grader.grade(data)
-        shown = [to_json(report, staff=True), to_html(report), to_text(report), to_junit([report])]
+        shown = [to_json(report, staff=True), to_html(report), to_text(report)]
         printed = [s.output.decode(errors="replace") for s in self.students]
         return report, "\n".join([*shown, *printed])
 
@@ -146,7 +146,7 @@ def check_is_stopped(attack: Path, batch: Batch) -> None:
     assert "ESCAPED" not in seen
     assert SECRET not in seen
     assert "<script" not in to_html(report).lower()
-    assert not CONTROL.search(to_text(report) + to_html(report) + to_junit([report]))
+    assert not CONTROL.search(to_text(report) + to_html(report))
     assert batch.source.pids() == idle
     assert not marked_files()
     assert not marked_processes()

@@ -95,7 +95,9 @@ def test_code_in_a_string_that_is_executed_needs_what_it_names() -> None:
 
 
 def test_words_of_a_docstring_are_no_code_though_a_method_asks_for_vars() -> None:
-    code = 'class Module:\n    """Has what a loss asks for."""\n    def all(self): return vars(self)'
+    code = (
+        'class Module:\n    """Has what a loss asks for."""\n    def all(self): return vars(self)'
+    )
     assert run("Module", "loss = train()", code) == [code]
 
 
@@ -168,7 +170,7 @@ def test_a_cell_that_is_no_python_fails_alone_and_binds_what_it_seems_to() -> No
         ("%time x = f(3)", "x = f(3)"),
         ("if a:\n    %cd ..\n    x = 1", "if a:\n    pass\n    x = 1"),
         ("%%time\nx = 1", "\nx = 1"),
-        ("%%ranks 4\nx = 1", ""),
+        ("%%bash\nx = 1", ""),
         ("%%bash\nrm -rf ~", ""),
         ("%%writefile m.py\nx = 1\n", "open('m.py', 'w', encoding='utf-8').write('x = 1\\n')"),
         ("x = 1\n%env A = b c", "x = 1\n__import__('os').environ['A'] = 'b c'"),

@@ -201,7 +201,7 @@ def mark_and_share(course: Course, staff: Person, number: int) -> None:
     for item, text in ((RUBRIC[0].text, LONG), (RUBRIC[0].text, "Which unit?"), ("", "Good.")):
         kept_comments.keep(store.database, FIRST, "why", item, text, staff, store.clock())
     for what in (Assignment(FIRST, "why", ""), Assignment("", "", "B")):
-        assignments.assign(store.database, grace, what, staff, store.clock(), gone=False)
+        assignments.assign(store.database, grace, what, staff, store.clock(), remove=False)
     store.second_marks.draw(FIRST, "why", 500, staff)
     store.submissions.mark(number, {"why": {"points": 2}}, grace)
     store.second_marks.give(number, "why", {"points": 0.5, "comment": LONG}, staff)

@@ -25,6 +25,7 @@ from ddp_lab.show.matrix_split import WAYS, plan, ring_bytes
 from ddp_lab.show.options import rows
 from ddp_lab.show.roofline import DEVICES, attainable
 from ddp_lab.simulate import ddp, published
+from tests.pages import expect
 
 DEMOS = Path(__file__).parents[2] / "labs" / "demos"
 NAMES = ("collectives_explorer", "ddp_timeline", "parameter_servers", "training_curves")
@@ -32,12 +33,6 @@ CLASSES = (".dl-explorer", ".dl-timeline", ".dl-servers", ".dl-curves")
 ROOTS = dict(zip(NAMES, CLASSES, strict=True))
 
 pytestmark = pytest.mark.browser
-
-
-def expect(locator: Any) -> Any:
-    from playwright.sync_api import expect as playwright_expect
-
-    return playwright_expect(locator)
 
 
 def demo(name: str) -> str:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.pages import expect
+
 DEMOS = Path(__file__).parents[2] / "labs" / "demos"
 PAGES = {
     "adaptive_batching": ".mt-player",
@@ -40,12 +42,6 @@ PAGES = {
 WIDGETS = ".mt-player, .dl-chart, .ring-player"
 
 pytestmark = pytest.mark.browser
-
-
-def expect(locator: Any) -> Any:
-    from playwright.sync_api import expect as playwright_expect
-
-    return playwright_expect(locator)
 
 
 def test_every_demo_has_its_page() -> None:

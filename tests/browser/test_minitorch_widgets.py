@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from tests.pages import expect
+
 DEMOS = Path(__file__).parents[2] / "labs" / "demos"
 NAMES = [
     "autodiff_stepper",
@@ -46,12 +48,6 @@ compare_passes(tf.exp(b) + tf.exp(b), passes=["cse"])""",
     'both_ways("x = mt.tensor([1.0])", "x = tf.constant([1.0])")',
     "show(tf.reduce_sum(tf.exp(b)), feed_dict={b: [[0.0, 1.0], [2.0, 3.0]]})",
 ]
-
-
-def expect(locator: Any) -> Any:
-    from playwright.sync_api import expect as playwright_expect
-
-    return playwright_expect(locator)
 
 
 def status(scope: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ddp_lab.show import RingPlayer, watch
+from tests.pages import expect
 
 DEMO = Path(__file__).parents[2] / "labs" / "demos" / "ring_player"
 ROUNDS = 6  # of a ring of 4
@@ -32,12 +33,6 @@ def status(page: Any) -> Any:
 @pytest.fixture
 def page(visit: Any) -> Any:
     return visit().open((DEMO / "ring_player.html").as_uri())
-
-
-def expect(locator: Any) -> Any:
-    from playwright.sync_api import expect as playwright_expect
-
-    return playwright_expect(locator)
 
 
 def test_the_page_plays_from_a_file_and_asks_for_nothing(visit: Any, stop_clock: Any) -> None:

@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.pages import expect
+
 HERE = Path(__file__).parent / "vscode"
 SAMPLE = Path(__file__).parents[1] / "autograder" / "sample_labs" / "scale_and_sum"
 SHARE = Path(sys.prefix) / "share" / "jupyter"
@@ -46,12 +48,6 @@ ITS_OWN += "style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'se
 WIDGETS = ".mt-player, .dl-chart, .ring-player"
 
 pytestmark = pytest.mark.browser
-
-
-def expect(locator: Any) -> Any:
-    from playwright.sync_api import expect as playwright_expect
-
-    return playwright_expect(locator)
 
 
 def widgets() -> list[Any]:

@@ -1,20 +1,16 @@
-"""The ways in: command line, torchrun's environment, a notebook cell, torch.distributed."""
+"""The ways in: command line, torchrun's environment, torch.distributed."""
 
 import socket
 import subprocess
 import sys
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
-from traitlets.config import Config
 
 import ddp_lab
-from ddp_lab import cli, magics
+from ddp_lab import cli
 from ddp_lab.launch import world
 from ddp_lab.transport.tcp.meeting import HELLO
 
@@ -115,50 +111,6 @@ def test_a_wrong_environment_is_refused(
     monkeypatch.setattr(world, "_given", None)
     with pytest.raises(ValueError, match=says):
         ddp_lab.init()
-
-
-def test_a_cell_runs_on_ranks_with_the_names_of_the_notebook() -> None:
-    source = "y = comm.all_reduce(np.array([k * (comm.rank + 1)]))\nint(y[0])"
-    names = magics.used_names(source, {"k": 10, "np": np, "unused": (x for x in ())})
-    run = ddp_lab.launch(magics.run_cell, 2, source, "<cell>", names)
-    assert run == [30, 30]
-    assert magics.parse("4 tcp") == (4, "tcp")
-    with pytest.raises(ValueError, match="expected a number of ranks: got 'four'"):
-        magics.parse("four")
-
-
-def notebook() -> InteractiveShell:
-    """Return a shell with the magic, and in it a name that no rank can be sent."""
-    config = Config(HistoryManager={"enabled": False})  # one file for all shells of a user
-    shell = InteractiveShell(config=config)
-    shell.extension_manager.load_extension("ddp_lab.magics")
-    shell.user_ns.update(k=10, np=np, endless=(x for x in ()), comm=threading.Lock())
-    return shell
-
-
-def test_a_cell_may_assign_to_what_cannot_be_sent_and_has_a_comm_of_its_own() -> None:
-    shell = notebook()
-    run = shell.run_cell_magic("ranks", "2 threads", "endless = 1\nk += comm.size\nk")
-    assert run == [12, 12]
-    assert shell.user_ns["k"] == 10
-
-
-@pytest.mark.parametrize(
-    ("cell", "error", "says"),
-    [
-        ("x = = 3", SyntaxError, "line 2"),
-        ("return 3", SyntaxError, "outside function"),
-        ("!ls", ValueError, "ranks are plain Python"),
-        ("sum(endless)", ValueError, "endless cannot be sent to the ranks"),
-        ("k\n1 / 0", ddp_lab.RankFailed, "line 3, in <module>"),
-        ("nowhere", ddp_lab.RankFailed, "NameError: name 'nowhere'"),
-    ],
-)
-def test_what_is_wrong_with_a_cell_is_said_with_its_line(
-    cell: str, error: type[Exception], says: str
-) -> None:
-    with pytest.raises(error, match=says):
-        notebook().run_cell_magic("ranks", "2", cell)
 
 
 TORCH = """

@@ -3,7 +3,6 @@
 import itertools
 import json
 import re
-from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from ddp_lab.show.options import WAYS as DISTRIBUTIONS
 from ddp_lab.show.options import WORKERS
 from ddp_lab.show.options import rows as costs_of_ways
 from ddp_lab.simulate import published
+from tests.pages import Loads, contrast
 
 FOLDER = Path(ddp_lab.show.__file__).parent
 DEMOS = Path(__file__).parents[2] / "labs" / "demos"
@@ -67,17 +67,6 @@ def charts(rows: list[dict[str, Any]]) -> Any:
     yield made
     for chart in made:
         chart.close()
-
-
-class Loads(HTMLParser):
-    """Collects everything that a page would fetch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.urls: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.urls += [value or "" for name, value in attrs if name in ("src", "href")]
 
 
 def test_pages_load_nothing_and_no_text_leaves_their_scripts(charts: Any) -> None:
@@ -319,17 +308,6 @@ def test_charts_without_data_can_be_shown() -> None:
 
 
 # Colours
-
-
-def luminance(colour: str) -> float:
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
-def contrast(a: str, b: str) -> float:
-    high, low = sorted((luminance(a), luminance(b)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
 
 
 def test_every_colour_can_be_read_on_its_paper_in_light_and_dark() -> None:

@@ -3,7 +3,6 @@
 import json
 import re
 from dataclasses import dataclass
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,6 +12,7 @@ import pytest
 
 import ddp_lab.show
 from ddp_lab.show import RingPlayer, Story, page, poster, tell, watch
+from tests.pages import Loads, contrast
 
 FOLDER = Path(ddp_lab.show.__file__).parent
 
@@ -61,17 +61,6 @@ def test_the_poster_of_a_long_run_of_many_ranks_fits_a_page() -> None:
     assert words.count("800") == 50  # and what each rank has sent by then
 
 
-class Loads(HTMLParser):
-    """Collects everything that a page would fetch."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.urls: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.urls += [value or "" for name, value in attrs if name in ("src", "href")]
-
-
 def test_the_page_loads_nothing(story: Story) -> None:
     loads = Loads()
     loads.feed(page(story))
@@ -101,17 +90,6 @@ def test_the_widget_saves_its_page(story: Story, tmp_path: Path) -> None:
     player = RingPlayer(story)
     assert player.save(tmp_path / "ring.html").read_text(encoding="utf-8") == page(story)
     player.close()
-
-
-def luminance(colour: str) -> float:
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
-    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
-def contrast(a: str, b: str) -> float:
-    high, low = sorted((luminance(a), luminance(b)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
 
 
 def test_contrast_of_black_on_white_is_21() -> None:

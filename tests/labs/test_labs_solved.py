@@ -5,7 +5,7 @@ is the judge. One runs under `pytest --nbval-lax` in a kernel, all of them with 
 in a warm shell, for to import takes longer than to run.
 """
 
-import importlib.util
+import importlib
 import json
 import os
 import re
@@ -24,17 +24,12 @@ from autograder.grading.submission import read
 from autograder.records import Lab
 from autograder.service.running.handout import hand_out
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "solve_labs.py"
 IN_A_KERNEL = ("16_at_scale",)  # a short one of ranks; the starter in a kernel has none
 
 
 @pytest.fixture(scope="module")
 def labs_solved() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("solve_labs", SCRIPT)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module("scripts.solve_labs")
 
 
 @pytest.fixture(scope="module")

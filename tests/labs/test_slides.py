@@ -1,6 +1,6 @@
 """Slides: what they show of a lab, and that a page loads nothing from outside."""
 
-import importlib.util
+import importlib
 import re
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -47,11 +47,7 @@ def outside(page: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def slides() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("slides", ROOT / "scripts" / "slides.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module("scripts.slides")
 
 
 @pytest.fixture(scope="module")

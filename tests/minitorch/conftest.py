@@ -1,10 +1,9 @@
 """Fixtures shared by the tests of minitorch."""
 
-import importlib.util
+import importlib
 import random
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -13,22 +12,10 @@ import pytest
 import minitorch
 
 
-def _loaded(name: str) -> ModuleType:
-    if name not in sys.modules:
-        path = Path(__file__).parent / f"{name}.py"
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[name]
-
-
 @pytest.fixture(scope="session")
 def agreement() -> ModuleType:
     """The judge of agreement with PyTorch's own samples."""
-    return _loaded("opinfo_agreement")
+    return importlib.import_module("tests.minitorch.opinfo_agreement")
 
 
 @pytest.fixture(autouse=True)

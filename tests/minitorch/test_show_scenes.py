@@ -36,6 +36,7 @@ from minitorch.show import (
 )
 from minitorch.show.numbers import brief, in_bytes, in_seconds, listing
 from minitorch.show.record import record
+from tests.pages import contrast
 
 IMPERATIVE = """
 x = mt.tensor([1.0, 2.0])
@@ -219,17 +220,6 @@ def test_the_widget_carries_scene_poster_and_position() -> None:
     assert player.scenes[0]["steps"][0]["text"].startswith("Before the first step")
     assert (player.tab, player.at) == (0, 0)  # the poster shows the most, the player begins
     player.close()
-
-
-def luminance(colour: str) -> float:
-    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b
-
-
-def contrast(a: str, b: str) -> float:
-    high, low = sorted((luminance(a), luminance(b)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
 
 
 def test_every_colour_of_text_stands_out_from_what_it_is_written_on() -> None:

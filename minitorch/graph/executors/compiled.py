@@ -100,8 +100,8 @@ class Step:
         lines = ["def step(state, values, feeds):", f"    [{into}] = feeds{begin}"]
         for i, node in enumerate(self.order):
             line = self._guarded(node, "pass" if node in fed else self._line(node, fed))
-            gone = ", ".join(slot[n] for n in free[i])
-            line += f"; del {gone}" if gone else ""
+            unneeded = ", ".join(slot[n] for n in free[i])
+            line += f"; del {unneeded}" if unneeded else ""
             lines.append(f"    {line}" + ("; sure()" if i == sure else ""))
         result = "".join(f"{self._fetched(i, node)}, " for i, node in enumerate(self.fetches))
         lines.append(f"    return {self._kept_apart(f'({result})')}")

@@ -1,1 +1,1 @@
-"""Models whose shape depends on their data: recurrent cells over sequences and trees."""
+"""Recurrent cells, and what runs them over sequences."""

@@ -290,10 +290,10 @@ def _expression(parts: Parts) -> Callable[..., Array]:
 def delete_after_last_use(lines: list[str]) -> list[str]:
     """Return the lines with each name that they give deleted after its last use but the return."""
     with_deletions, last = lines[:], len(lines) - 1
-    gone: set[str] = set()
+    deleted: set[str] = set()
     for i in reversed(range(len(lines))):
-        used = set(_NAME.findall(lines[i])) - gone
-        gone |= used
+        used = set(_NAME.findall(lines[i])) - deleted
+        deleted |= used
         if used and i < last:
             with_deletions[i] += f"; del {', '.join(sorted(used))}"
     return with_deletions

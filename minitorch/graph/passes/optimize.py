@@ -51,8 +51,6 @@ loops."""
 
 OF_LOOPS = ("loop_values", "loop_invariants")  # nothing to do where there is no loop
 
-AROUND_LOOPS = ("loop_invariants", "recompute", "rematerialize")  # they look by themselves
-
 ON_REQUEST: dict[str, Pass] = {
     "recompute": computed_again,
 }

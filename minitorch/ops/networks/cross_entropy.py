@@ -218,8 +218,8 @@ def _shares(
     y: Array = Softmax(1).compute(xp, x)
     if op.smoothing:
         y -= op.smoothing / x.shape[1]
-    one = xp.zeros_like(y[:, :1]) + (op.smoothing - 1.0)
-    y = added_along(xp, y, safe[:, None], 1, one)
+    subtracted = xp.zeros_like(y[:, :1]) + (op.smoothing - 1.0)
+    y = added_along(xp, y, safe[:, None], 1, subtracted)
     y *= g[:, None] if g.ndim else g
     return y if counts is None else xp.where(counts[:, None], y, xp.zeros_like(y))
 

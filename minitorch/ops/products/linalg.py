@@ -94,8 +94,8 @@ def matmul(a: Kind, b: Any) -> Kind:
     columns = insert_axes(b, (1,)) if right == 1 else b
     product = apply(_matmul, rows, columns)
     rank = len(product.shape)
-    gone = ((rank - 2,) if left == 1 else ()) + ((rank - 1,) if right == 1 else ())
-    return remove_axes(product, gone)
+    inserted = ((rank - 2,) if left == 1 else ()) + ((rank - 1,) if right == 1 else ())
+    return remove_axes(product, inserted)
 
 
 def _axes_are(name: str, *wanted: tuple[Any, int]) -> None:

@@ -247,8 +247,8 @@ def expand(x: Kind, *shape: object, **named: object) -> Kind:
 def squeeze(x: Kind, dim: int | Sequence[int] | None = None) -> Kind:
     """Return `x` without its axes of size 1; of those in `dim` only, when given."""
     over = axes(dim, len(x.shape), "squeeze")
-    gone = tuple(d for d in over if x.shape[d] == 1)
-    return remove_axes(x, gone) if gone else reshape(x, tuple(x.shape))
+    of_size_1 = tuple(d for d in over if x.shape[d] == 1)
+    return remove_axes(x, of_size_1) if of_size_1 else reshape(x, tuple(x.shape))
 
 
 def unsqueeze(x: Kind, dim: int) -> Kind:

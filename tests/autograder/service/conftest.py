@@ -2,7 +2,6 @@
 
 import http.client
 import importlib
-import importlib.util
 import json
 import re
 import sys
@@ -22,12 +21,7 @@ from autograder.service.errors import GraderDied, GraderKilled
 from autograder.service.records.store import sqlite_url
 from autograder.service.running.server import Server, opened
 from autograder.service.settings import Settings
-
-# A file beside this one: tests are no package.
-_SPEC = importlib.util.spec_from_file_location("postgres", Path(__file__).with_name("postgres.py"))
-assert _SPEC and _SPEC.loader
-postgres = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(postgres)
+from tests.autograder.service import postgres
 
 LABS = ("01_first", "02_second")
 

@@ -4,7 +4,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from autograder.cli import main
@@ -12,16 +11,9 @@ from autograder.service.client import Connection
 from autograder.service.database.schema import announcements
 from autograder.service.records import personal_data
 from autograder.service.times import iso
+from tests.autograder.service.asking import ask
 
 HOUR = 3600
-
-
-def ask(who: Connection, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    headers = {"Authorization": f"Bearer {who.token}"}
-    answer = httpx.request(
-        method, who.server + path, json=body, headers=headers, timeout=30, verify=False
-    )
-    return answer.status_code, answer.json() if answer.content else None
 
 
 def texts(who: Connection, *, unread: bool = False) -> list[str]:

@@ -11,18 +11,11 @@ import pytest
 from autograder.cli import main
 from autograder.service.client import Connection
 from autograder.service.records.grades.course_rule import CourseRule, Total
+from tests.autograder.service.asking import ask
 
 RIGHT = b'{"cells": [{"cell_type": "code", "source": "x = 1"}]}'
 WRONG = b'{"cells": [{"cell_type": "code", "source": "x = 2"}]}'
 OVER = {"due": "2001-01-01T00:00:00Z", "late_until": "2001-01-02T00:00:00Z"}
-
-
-def ask(who: Connection, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    headers = {"Authorization": f"Bearer {who.token}"}
-    answer = httpx.request(
-        method, who.server + path, json=body, headers=headers, timeout=30, verify=False
-    )
-    return answer.status_code, answer.json()
 
 
 def row(running: Any, login: str) -> dict[str, Any]:

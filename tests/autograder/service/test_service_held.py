@@ -11,6 +11,7 @@ import pytest
 from autograder.cli import main
 from autograder.service.client import Connection
 from autograder.service.web.app import routers
+from tests.autograder.service.asking import ask
 
 OPEN = "2131-03-01T12:00:00+01:00"
 FEEDBACK = "feedback-of-a-check"
@@ -19,14 +20,6 @@ POINTS = "4.8125"  # of 6, whatever page or format says it
 RATIO = "takes 7.25"
 SECRETS = re.compile(f"{FEEDBACK}|{COMMENT}|{ANSWER}|{re.escape(POINTS)}|7[.]25")
 RULES = {"requests_until": OPEN, "leaderboard": True, "due": OPEN}
-
-
-def ask(who: Connection, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    headers = {"Authorization": f"Bearer {who.token}"}
-    answer = httpx.request(
-        method, who.server + path, json=body, headers=headers, timeout=30, verify=False
-    )
-    return answer.status_code, answer.json()
 
 
 def rules(running: Any, **more: Any) -> None:

@@ -5,13 +5,13 @@ import re
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from autograder.cli import main
 from autograder.service.client import Connection
 from autograder.service.records.marks import alike_digest
 from autograder.service.web.routes.marking import KEYS
+from tests.autograder.service.asking import ask
 
 WHY = "/api/grading/first/why"
 LAB = """# %% [markdown] question="why" points="2" manual="true" rubric1="2: Names the unit"
@@ -23,14 +23,6 @@ LAB = """# %% [markdown] question="why" points="2" manual="true" rubric1="2: Nam
 # The factor is two.
 # ### END SOLUTION
 """
-
-
-def ask(who: Connection, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    headers = {"Authorization": f"Bearer {who.token}"}
-    answer = httpx.request(
-        method, who.server + path, json=body, headers=headers, timeout=30, verify=False
-    )
-    return answer.status_code, answer.json() if answer.content else None
 
 
 def answered(running: Any, name: str, text: str) -> int:

@@ -14,6 +14,7 @@ from autograder.cli import main
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
 from autograder.service.times import iso
+from tests.autograder.service.asking import ask
 
 CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,01_first (7)
     Points Possible,,,,,4
@@ -23,14 +24,6 @@ MOODLE = """First name,Last name,Email address,Groups
 Ada,Lovelace,ada@b.example,A
 """
 EDGE = "--b\r\nContent-Disposition: form-data; name="
-
-
-def ask(who: Connection, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    headers = {"Authorization": f"Bearer {who.token}"}
-    answer = httpx.request(
-        method, who.server + path, json=body, headers=headers, timeout=30, verify=False
-    )
-    return answer.status_code, answer.json() if answer.content else None
 
 
 def assistant(running: Any) -> Connection:

@@ -90,7 +90,7 @@ def test_marks_of_somebody_who_left_the_staff_count_as_nobodys(course: Any, tmp_
     by = course.roster.find("staff")
     eve = course.roster.add("Eve", "assistant")
     course.submissions.mark(2, {"why": {"points": 2}}, eve)
-    assignments.assign(course.database, eve, Assignment("lab", "", ""), by, 1e9, gone=False)
+    assignments.assign(course.database, eve, Assignment("lab", "", ""), by, 1e9, remove=False)
     course.second_marks.draw("lab", "why", 9, by)
     course.second_marks.give(1, "why", {"points": 2}, eve)
     take(course.database, course.clock, b"login,role\nEve,learner\n", by, dry_run=False)

@@ -4,23 +4,15 @@ import json
 import time
 from typing import Any
 
-import httpx
 import pytest
 
 from autograder.cli import main
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
 from autograder.service.times import iso
+from tests.autograder.service.asking import ask
 
 OPEN = "2131-03-01T12:00:00+01:00"
-
-
-def ask(who: Connection, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    headers = {"Authorization": f"Bearer {who.token}"}
-    answer = httpx.request(
-        method, who.server + path, json=body, headers=headers, timeout=30, verify=False
-    )
-    return answer.status_code, answer.json()
 
 
 def handed_in(running: Any, who: Connection, source: str = "manual x = 2") -> int:

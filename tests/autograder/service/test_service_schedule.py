@@ -3,26 +3,18 @@
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from autograder.cli import main
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
+from tests.autograder.service.asking import ask
 
 DUE, LATE = "2031-03-01T12:00:00+01:00", "2031-03-08T12:00:00+01:00"
 HEAD = (
     "lab,opens,due,late_until,penalty_per_day,attempts,grace_minutes,solutions,leaderboard,"
     "requests_until,held\n"
 )
-
-
-def ask(who: Connection, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    headers = {"Authorization": f"Bearer {who.token}"}
-    answer = httpx.request(
-        method, who.server + path, json=body, headers=headers, timeout=30, verify=False
-    )
-    return answer.status_code, answer.json()
 
 
 def test_what_comes_out_goes_in_and_changes_nothing(running: Any) -> None:

@@ -4,13 +4,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from autograder.cli import main
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
 from autograder.service.web.page import written
+from tests.autograder.service.asking import ask
 
 DUE = "2031-03-01T12:00:00+01:00"
 
@@ -23,14 +23,6 @@ def graded(running: Any, who: Connection, source: str, lab: str = "first") -> in
     number = int(who.submit(lab, notebook(source))["id"])
     assert running.wait(number) == "graded"
     return number
-
-
-def ask(who: Connection, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    headers = {"Authorization": f"Bearer {who.token}"}
-    answer = httpx.request(
-        method, who.server + path, json=body, headers=headers, timeout=30, verify=False
-    )
-    return answer.status_code, answer.json()
 
 
 # ---- answers that people mark

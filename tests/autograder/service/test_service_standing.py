@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from autograder.cli import main
@@ -13,16 +12,9 @@ from autograder.service.client import Connection
 from autograder.service.records.rules import DATES, Rules
 from autograder.service.reports.standing import calendar, standing
 from autograder.service.times import iso
+from tests.autograder.service.asking import ask
 
 HOUR = 3600
-
-
-def ask(who: Connection, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    headers = {"Authorization": f"Bearer {who.token}"}
-    answer = httpx.request(
-        method, who.server + path, json=body, headers=headers, timeout=30, verify=False
-    )
-    return answer.status_code, answer.json()
 
 
 def state(who: Connection, lab: str) -> str:

@@ -11,17 +11,10 @@ from autograder.cli import main
 from autograder.service.client import Connection
 from autograder.service.records import personal_data
 from autograder.service.records.marking import marking
+from tests.autograder.service.asking import ask
 
 CSV = b"login,team\nada,reds\nbob,reds\ncem,blues\n"
 PAST = "2001-01-01T00:00:00Z"
-
-
-def ask(who: Connection, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    headers = {"Authorization": f"Bearer {who.token}"}
-    answer = httpx.request(
-        method, who.server + path, json=body, headers=headers, timeout=30, verify=False
-    )
-    return answer.status_code, answer.json() if answer.content else None
 
 
 def book(*cells: str) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 import minitorch.graph as tf
+from minitorch.graph.costs.machine import Fixed, use
 
 
 @pytest.fixture(autouse=True)
@@ -24,3 +25,10 @@ def sessions_as_asked_for(request: pytest.FixtureRequest) -> Iterator[None]:
         tf.Session.default_optimize = False
     yield
     tf.Session.default_optimize, tf.Session.default_executor = usual
+
+
+@pytest.fixture
+def without_kernels() -> Iterator[None]:
+    """Rewrites are decided by a machine that is the same everywhere, and has no kernels."""
+    with use(Fixed(kernels=False)):
+        yield

@@ -1,6 +1,5 @@
 """Passes inside loops and branches: what they find there, what they must leave."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,22 +11,15 @@ from minitorch.graph.control.liveness import deadness_of
 from minitorch.graph.control.while_op import While
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.order import needed, schedule
-from minitorch.graph.costs.machine import Fixed, use
 from minitorch.graph.costs.prediction import known_rounds, predicted_s
 from minitorch.graph.passes.loops import inside
 from minitorch.graph.passes.optimize import verified
 from minitorch.graph.passes.rewrite import rebuilt, rewrite, simple
 from minitorch.ops.elementwise import binary
 
-pytestmark = pytest.mark.as_built
+pytestmark = [pytest.mark.as_built, pytest.mark.usefixtures("without_kernels")]
 
 AT = np.random.default_rng(0).normal(size=(4, 4)) * 0.5
-
-
-@pytest.fixture(autouse=True)
-def _a_machine_that_is_the_same_everywhere() -> Iterator[None]:
-    with use(Fixed(kernels=False)):
-        yield
 
 
 def the_loop(fetches: Any) -> While:

@@ -1,8 +1,5 @@
 """Two hundred random graphs agree before and after each pass; after a wrong pass they do not."""
 
-import importlib.util
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,22 +12,9 @@ from minitorch.graph.passes.optimize import ON_REQUEST, PASSES, run_pass, verifi
 from minitorch.graph.passes.rematerialize import rematerialize
 from minitorch.graph.passes.rewrite import rebuilt, rewrite, simple
 from minitorch.ops.elementwise import binary
+from tests.minitorch.graph import random_graphs as graphs
 
-pytestmark = pytest.mark.as_built
-
-_spec = importlib.util.spec_from_file_location(
-    "random_graphs", Path(__file__).parent / "random_graphs.py"
-)
-assert _spec is not None
-assert _spec.loader is not None
-graphs = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(graphs)
-
-
-@pytest.fixture(autouse=True)
-def _a_machine_that_is_the_same_everywhere() -> Iterator[None]:
-    with use(Fixed(kernels=False)):
-        yield
+pytestmark = [pytest.mark.as_built, pytest.mark.usefixtures("without_kernels")]
 
 
 @pytest.mark.parametrize("seed", range(200))

@@ -1,9 +1,7 @@
 """Placement: who runs what, Send and Recv where an edge crosses, on ranks of `ddp_lab`."""
 
-import importlib.util
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,17 +14,9 @@ from minitorch.graph.core.node import build
 from minitorch.graph.core.order import schedule
 from minitorch.graph.core.variables import NoOp
 from minitorch.graph.placement.place import place
+from tests.minitorch.graph.rendezvous import on_rendezvous
 
 pytestmark = pytest.mark.as_built
-
-_spec = importlib.util.spec_from_file_location(
-    "rendezvous", Path(__file__).parent / "rendezvous.py"
-)
-assert _spec is not None
-assert _spec.loader is not None
-_rendezvous = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_rendezvous)
-on_rendezvous = _rendezvous.on_rendezvous
 
 FED = np.random.default_rng(0).normal(size=(6, 8)).astype(np.float32)
 

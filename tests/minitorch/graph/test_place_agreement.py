@@ -1,8 +1,6 @@
 """Ranks whose programs differ are told so, instead of taking each other's values for their own."""
 
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,15 +12,7 @@ from ddp_lab.errors import RankFailed
 from minitorch.errors import GraphError
 from minitorch.graph.costs.machine import Fixed, Machine, machine, use
 from minitorch.graph.placement.consensus import with_one_cost
-
-_spec = importlib.util.spec_from_file_location(
-    "rendezvous", Path(__file__).parent / "rendezvous.py"
-)
-assert _spec is not None
-assert _spec.loader is not None
-_rendezvous = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_rendezvous)
-on_rendezvous = _rendezvous.on_rendezvous
+from tests.minitorch.graph.rendezvous import on_rendezvous
 
 X = np.random.default_rng(0).normal(size=(3, 4))
 

@@ -1,8 +1,6 @@
 """Loops and branches on devices: a loop is whole on one of them, and its gradient's too."""
 
-import importlib.util
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,21 +12,12 @@ from ddp_lab.errors import RankFailed
 from minitorch.errors import GraphError
 from minitorch.graph.control.loop_stacks import empty, has_more, pushed, without_top
 from minitorch.graph.control.row_lists import next_row, spread, stacked
+from tests.minitorch.graph.random_programs import RandomProgram
+from tests.minitorch.graph.rendezvous import on_rendezvous
 
 pytestmark = pytest.mark.as_built
 
 
-def _beside(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).parent / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-on_rendezvous = _beside("rendezvous").on_rendezvous
-RandomProgram = _beside("random_programs").RandomProgram
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(4, 4)) * 0.5
 ROWS = RNG.normal(size=(5, 3)) * 0.5

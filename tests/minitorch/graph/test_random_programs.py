@@ -1,8 +1,5 @@
 """Random programs with loops, branches and effects: passes and executors keep what they do."""
 
-import importlib.util
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,18 +8,11 @@ import pytest
 import minitorch.graph as tf
 from minitorch.graph.control.while_op import While
 from minitorch.graph.core.order import needed
-from minitorch.graph.costs.machine import Fixed, use
 from minitorch.graph.passes.optimize import PASSES, run_pass
+from tests.minitorch.graph import random_programs as programs
 
-pytestmark = pytest.mark.as_built
+pytestmark = [pytest.mark.as_built, pytest.mark.usefixtures("without_kernels")]
 
-_spec = importlib.util.spec_from_file_location(
-    "random_programs", Path(__file__).parent / "random_programs.py"
-)
-assert _spec is not None
-assert _spec.loader is not None
-programs = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(programs)
 
 OPTIONS: list[dict[str, Any]] = [
     {}, {"executor": "interpreter"}, {"executor": "tokens", "shuffle": 3},
@@ -30,12 +20,6 @@ OPTIONS: list[dict[str, Any]] = [
     {"executor": "tokens", "shuffle": 4, "optimize": True}, {"executor": "arena", "poison": True},
     {"executor": "arena", "poison": True, "optimize": True},
 ]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _a_machine_that_is_the_same_everywhere() -> Iterator[None]:
-    with use(Fixed(kernels=False)):
-        yield
 
 
 def agree(got: list[Any], want: list[Any]) -> None:

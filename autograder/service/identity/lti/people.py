@@ -120,12 +120,12 @@ class LtiPeople(Records):
                 done[kind] += 1
                 if kind != "unchanged" and len(changes) < _MOST_SHOWN:
                     changes.append({"login": person.login, "before": held, "after": after})
-            gone = _gone(connection, launches, courses)
+            left = _gone(connection, launches, courses)
             names = ", ".join(dict.fromkeys(course.platform for course in courses))
             audit_log.write(connection, self.clock(), by.login, "roster", names, after=dict(done))
             if dry_run:
                 connection.rollback()
-        return {**done, "problems": problems, "changes": changes, "gone": gone}
+        return {**done, "problems": problems, "changes": changes, "gone": left}
 
     def _known(self, connection: sa.Connection, launch: Launch) -> dict[str, Any] | None:
         """Return the account of somebody whom a platform lists, or None."""

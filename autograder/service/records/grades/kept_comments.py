@@ -129,8 +129,8 @@ def remove(
     comment = next((c for c in of_question(database, lab, question) if c.id == number), None)
     with database.write() as connection:
         this = kept_comments.c.id == number
-        gone = comment and connection.execute(kept_comments.delete().where(this)).rowcount
-        if comment is None or not gone:
+        deleted = comment and connection.execute(kept_comments.delete().where(this)).rowcount
+        if comment is None or not deleted:
             raise Refused(404, f"comment {number}: {question[:100]}: there is none.")
         before = asdict(comment)
         audit_log.write(connection, now, by.login, "remove comment", f"{lab}: {question}", before)

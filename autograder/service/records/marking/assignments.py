@@ -106,23 +106,25 @@ def mine(database: Database, person: Person) -> Marker | None:
 
 
 def assign(
-    database: Database, person: Person, what: Assignment, by: Person, now: float, *, gone: bool
+    database: Database, person: Person, what: Assignment, by: Person, now: float, *, remove: bool
 ) -> None:
-    """Let somebody of the staff mark something, or no longer if it is `gone`.
+    """Let somebody of the staff mark something, or with `remove` no longer.
 
     Raises:
         Refused: 422, they are not on the staff; 404, what is to go is not there.
     """
-    if not person.is_staff and not gone:
+    if not person.is_staff and not remove:
         raise Refused(422, f"assign: {person.login} is {person.role} here: expected staff.")
     row = {"person_id": person.id, **asdict(what)}
     this = sa.and_(*(assignments.c[name] == value for name, value in row.items()))
     with database.write() as connection:
         there = connection.execute(sa.select(assignments).where(this)).first()
-        if gone and there is None:
+        if remove and there is None:
             raise Refused(404, f"assign: {person.login} has no such assignment.")
-        if gone == (there is not None):
-            change = assignments.delete().where(this) if gone else assignments.insert().values(row)
+        if remove == (there is not None):
+            change = (
+                assignments.delete().where(this) if remove else assignments.insert().values(row)
+            )
             connection.execute(change)
-            action = "take assignment back" if gone else "assign"
+            action = "take assignment back" if remove else "assign"
             audit_log.write(connection, now, by.login, action, person.login, after=asdict(what))

@@ -236,9 +236,9 @@ def hand_over(connection: sa.Connection, person_id: int) -> list[tuple[str, int]
         )
         connection.execute(team_copies.delete().where(team_copies.c.submission_id == copy_id))
         connection.execute(pile.delete().where(pile.c.submission_id == origin_id))
-        gone = submissions.delete().where(submissions.c.id == copy_id)
+        deletion = submissions.delete().where(submissions.c.id == copy_id)
         heir, lab = connection.execute(
-            gone.returning(submissions.c.person_id, submissions.c.lab)
+            deletion.returning(submissions.c.person_id, submissions.c.lab)
         ).one()
         original = submissions.update().where(submissions.c.id == origin_id)
         connection.execute(original.values(person_id=heir))

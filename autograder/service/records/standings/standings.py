@@ -343,7 +343,7 @@ def _add(connection: sa.Connection, lab: str, change: Counter[Thing]) -> None:
         "SET number = counts.number + excluded.number"
     )
     connection.execute(sa.text(add), rows)
-    gone = [row for row in rows if row["number"] < 0]
-    if gone:
+    fewer = [row for row in rows if row["number"] < 0]
+    if fewer:
         drop = "DELETE FROM counts WHERE kind = :kind AND lab = :lab AND question = :question"
-        connection.execute(sa.text(f"{drop} AND words = :words AND number = 0"), gone)
+        connection.execute(sa.text(f"{drop} AND words = :words AND number = 0"), fewer)

@@ -111,8 +111,8 @@ def _away(request: Request, course: Course, tool: LtiTool, fields: dict[str, str
         answer = course.page("window", target=f"/lti/login?{again}")
         answer.headers.update(_FRAMED)
         return answer
-    gone = RedirectResponse(url, 303)
-    gone.set_cookie(
+    redirect = RedirectResponse(url, 303)
+    redirect.set_cookie(
         COOKIE,
         cookie,
         max_age=int(course.settings.code_s),
@@ -121,4 +121,4 @@ def _away(request: Request, course: Course, tool: LtiTool, fields: dict[str, str
         httponly=True,
         samesite="none",  # the platform posts the answer from its own site
     )
-    return gone
+    return redirect

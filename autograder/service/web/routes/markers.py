@@ -41,11 +41,11 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.put("/grading/assignments", openapi_extra=openapi.ASSIGNMENT)
     def assign(by: Instructor, body: Json) -> dict[str, Any]:
-        return _assign(course, body, by, gone=False)
+        return _assign(course, body, by, remove=False)
 
     @api.delete("/grading/assignments", openapi_extra=openapi.ASSIGNMENT)
     def take_back(by: Instructor, body: Json) -> dict[str, Any]:
-        return _assign(course, body, by, gone=True)
+        return _assign(course, body, by, remove=True)
 
     @api.get("/grading/{lab}/{question}/comments")
     def comments(_by: Staff, of: OfQuestion) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.post("/grading/people")
     def assign(person: InstructorSender, form: Fields) -> Response:
-        _assign(course, form, person, gone=form.get("gone") == "1")
+        _assign(course, form, person, remove=form.get("gone") == "1")
         return RedirectResponse("/grading/people", 303)
 
     @pages.get("/grading/{lab}/{question}/comments")
@@ -135,14 +135,16 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"{of.path}/comments", 303)
 
 
-def _assign(course: Course, body: dict[str, Any], by: Person, *, gone: bool) -> dict[str, Any]:
+def _assign(course: Course, body: dict[str, Any], by: Person, *, remove: bool) -> dict[str, Any]:
     assignment = Assignment.read(body)
     if assignment.lab:
         assignment = replace(assignment, lab=course.catalog.resolve(assignment.lab))
-    if not gone:
+    if not remove:
         _known(course, assignment)
     whom = course.person(str(body.get("login", "")))
-    assignments.assign(course.store.database, whom, assignment, by, course.store.clock(), gone=gone)
+    assignments.assign(
+        course.store.database, whom, assignment, by, course.store.clock(), remove=remove
+    )
     return {"login": whom.login, **asdict(assignment)}
 
 
