@@ -106,6 +106,8 @@ def _person(arguments: argparse.Namespace) -> None:
     from autograder.service.running import courses
 
     login = arguments.login
+    if arguments.output is None and not arguments.remove:
+        raise StartError("person: nothing to do. Say -o FILE, --remove, or both.")
     with courses.opened(arguments.data, arguments.database, arguments.course) as store:
         person = store.roster.find(login)
         if person is None or person.login != login:

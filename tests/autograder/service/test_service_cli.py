@@ -169,6 +169,7 @@ def test_the_token_may_come_from_a_file(course: Any, tmp_path: Path) -> None:
         (["marking", "sample", "scale_and_sum", "nowhere"], "got 'nowhere', expected one of: why"),
         (["marking", "groups", "scale_and_sum", "scale"], "got 'scale', expected one of: why"),
         (["backup", "--data", "{data}", "{pipe}"], "is there and no file"),
+        (["person", "Ada", "--data", "{data}"], "Say -o FILE, --remove, or both"),
         (["news", "write", "{binary}"], "no text in UTF-8"),
         (["roster", "import", "{binary}"], "save it as CSV UTF-8"),
         (["tokens", "-o", "{text}"], "Name another file"),
