@@ -26,8 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a sign shows "?"
-    parser = _parser()
-    arguments = parser.parse_args(argv)
+    arguments = parser().parse_args(argv)
     try:
         status: int | None = arguments.run(arguments)
         sys.stdout.flush()
@@ -54,7 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status or 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="autograder", description="Labs released, graded, run.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, dest="command")
     _add_release(commands)

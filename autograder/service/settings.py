@@ -1,5 +1,6 @@
 """What the operator of a course server may turn. Every number has its reason beside it."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -10,6 +11,8 @@ MIB = 1 << 20
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_PORT = 8000
+
+_ADDRESS = re.compile(r"(\w+://)?[^\s/]+:\d{1,5}")  # of a Dask scheduler
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class Settings:
         """Let settings through that a server can start with.
 
         Raises:
-            StartError: an address is none, or what a sign-in needs is not said.
+            StartError: an address is none, or options do not go together.
         """
         elsewhere = {"--openid-issuer": self.openid_issuer, "--jupyterhub": self.jupyterhub}
         for option, url in ({"--public-url": self.public_url} | elsewhere).items():
@@ -69,3 +72,8 @@ class Settings:
             raise StartError(f"serve: {' and '.join(named)}: expected one of them.")
         if named and not (self.client_id and self.client_secret):
             raise StartError(f"serve: {named[0]} needs --client-id and --client-secret-file.")
+        if self.scheduler and self.cluster:
+            raise StartError("serve: --scheduler and --cluster: expected one of them.")
+        if self.scheduler and not _ADDRESS.fullmatch(self.scheduler):
+            got = f"got {self.scheduler!r}, expected tcp://HOST:PORT"
+            raise StartError(f"serve: --scheduler: {got}, as the scheduler prints it.")

@@ -23,17 +23,22 @@ from minitorch.serve.server import Server
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve until SIGINT or SIGTERM; print the address once it answers."""
-    parser = argparse.ArgumentParser(prog="python -m minitorch.serve", description=__doc__)
-    parser.add_argument("app", type=Path, metavar="APP.py")
-    parser.add_argument("--host", default="127.0.0.1", help="where to listen (%(default)s)")
-    parser.add_argument("--port", type=int, default=8000, help="0 takes a free one (%(default)s)")
-    options = parser.parse_args(arguments)
+    options = parser().parse_args(arguments)
     try:
         asyncio.run(serve(load_app(options.app), options.host, options.port))
     except (MinitorchError, ModuleNotFoundError, OSError) as error:
         print(f"serve: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(prog="python -m minitorch.serve", description=__doc__)
+    parser.add_argument("app", type=Path, metavar="APP.py")
+    parser.add_argument("--host", default="127.0.0.1", help="where to listen (%(default)s)")
+    parser.add_argument("--port", type=int, default=8000, help="0 takes a free one (%(default)s)")
+    return parser
 
 
 def load_app(path: Path) -> dict[str, object]:

@@ -444,12 +444,16 @@ def test_dates_are_picked_in_the_zone_of_the_browser(server: Server, visit: Any)
     assert due.input_value() == "2031-02-28T19:29"
     zone = due.locator("xpath=following-sibling::span").inner_text()
     assert zone == "UTC-03:30 America/St_Johns"
-    page.get_by_label(f"{TITLE}: late until").fill("2031-07-01T08:15")
+    late = page.get_by_label(f"{TITLE}: late until")
+    late.focus()
+    page.keyboard.press("Tab")  # to the day: what has the focus is a part of the field
+    assert late.evaluate("(field) => getComputedStyle(field).outlineStyle") == "solid"
+    late.fill("2031-07-01T08:15")
     page.get_by_role("button", name="Save the dates").click()
     page.wait_for_load_state()
     now = server.course.store.dates.calendar().rules
-    late = "2031-07-01T08:15:00-02:30"
-    assert now == {**rules, FIRST: replace(rules[FIRST], late_until=late)}  # the rest as it was
+    until = "2031-07-01T08:15:00-02:30"
+    assert now == {**rules, FIRST: replace(rules[FIRST], late_until=until)}  # the rest as it was
     page.goto(f"{server.url}/labs")
     page.get_by_text(f"Change the dates of {TITLE}").click()
     page.get_by_label("Late until").first.fill("")

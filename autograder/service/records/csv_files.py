@@ -1,4 +1,4 @@
-"""CSV as spreadsheets write it: UTF-8, between commas or semicolons."""
+"""CSV as spreadsheets write it: UTF-8, between commas, semicolons or tabs."""
 
 import csv
 import io
@@ -10,6 +10,12 @@ _NEXT = "In a spreadsheet, save it as CSV UTF-8."
 Lines = list[tuple[int, list[str]]]  # the number of each in the file, and its cells
 
 
+def separator(text: str) -> str:
+    """Return what stands between the cells of a CSV, by its first line."""
+    head = text.lstrip("\r\n").partition("\n")[0]
+    return max(",;\t", key=head.count)
+
+
 def table(data: bytes, what: str) -> tuple[list[str], Lines]:
     """Return the head of a CSV in lower case, and its lines; those that are empty are left out.
 
@@ -18,9 +24,7 @@ def table(data: bytes, what: str) -> tuple[list[str], Lines]:
     """
     try:
         text = data.decode("utf-8-sig")
-        head = text.lstrip("\r\n").partition("\n")[0]
-        separator = ";" if head.count(";") > head.count(",") else ","
-        rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator(text), strict=True)
         lines = [(rows.line_num, row) for row in rows if row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise Refused(422, f"{what}: this is no CSV in UTF-8: {error}. {_NEXT}") from error

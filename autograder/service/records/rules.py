@@ -133,7 +133,7 @@ class Rules:
         if self.is_over(now):
             return f"the lab closed at {self.late_until}"
         if self.attempts is not None and used >= self.attempts:
-            return f"all {self.attempts} attempts are used"
+            return f"all attempts are used: {self.attempts}"
         return None
 
     def requests_refusal(self, now: float) -> str | None:

@@ -115,12 +115,12 @@ def harmless(text: str) -> str:
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
 
 
-def csv_lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
+def csv_lines(rows: Iterable[Sequence[object]], separator: str = ",") -> Iterator[str]:
     """Yield the rows as lines of CSV without formulas."""
     for row in rows:
         line = io.StringIO()
         safe = [harmless(cell) if isinstance(cell, str) else cell for cell in row]
-        csv.writer(line, lineterminator="\n").writerow(safe)
+        csv.writer(line, delimiter=separator, lineterminator="\n").writerow(safe)
         yield line.getvalue()
 
 

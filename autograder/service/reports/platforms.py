@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from autograder.records import without_number
 from autograder.service.errors import Refused
+from autograder.service.records.csv_files import separator
 from autograder.service.records.submissions.submissions import Entry
 from autograder.service.reports.exports import Book, canvas_score, csv_lines, final_score
 from autograder.service.reports.gradebook import Row
@@ -37,12 +38,12 @@ class Filled:
 
     rows: list[list[str]]
     problems: list[str]
+    separator: str
 
     def lines(self) -> Iterator[str]:
         """Yield the template line by line."""
-        return csv_lines(
-            [_Kept(c) if _NUMBER.fullmatch(c) else c for c in row] for row in self.rows
-        )
+        rows = ([_Kept(c) if _NUMBER.fullmatch(c) else c for c in row] for row in self.rows)
+        return csv_lines(rows, self.separator)
 
 
 def filled(format: str, template: bytes, book: Book) -> Filled:
@@ -54,7 +55,7 @@ def filled(format: str, template: bytes, book: Book) -> Filled:
     Raises:
         Refused: 422, it is not what that platform exports.
     """
-    rows = _read(format, template)
+    rows, between = _read(format, template)
     head, score_as = rows[0], canvas_score if format == "canvas" else final_score
     who = [head.index(name) for name in PEOPLE[format] if name in head]
     if not who:
@@ -82,7 +83,7 @@ def filled(format: str, template: bytes, book: Book) -> Filled:
         elif names:
             problems.append(f"line {number}: {_doubt(names, of_line)}: left as it was")
     problems += [f"{login}: has a score, and the template has no line for it" for login in missing]
-    return Filled(rows, problems)
+    return Filled(rows, problems, between)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +119,15 @@ class _Kept:
 _NUMBER = re.compile(r"-|[+-]?\d+(?:[.,]\d+)?")
 
 
-def _read(format: str, template: bytes) -> list[list[str]]:
+def _read(format: str, template: bytes) -> tuple[list[list[str]], str]:
+    """Return the lines of a template, and what stands between their cells."""
     if format not in PEOPLE:
         raise Refused(422, f"export: format {format!r} takes no template.")
     try:
         text = template.decode("utf-8-sig")
-        rows = [row for row in csv.reader(io.StringIO(text, newline=""), strict=True) if row]
+        between = separator(text)
+        lines = csv.reader(io.StringIO(text, newline=""), delimiter=between, strict=True)
+        rows = [row for row in lines if row]
     except (UnicodeDecodeError, csv.Error) as error:
         raise Refused(422, f"export: the template is no CSV in UTF-8: {error}.") from error
     if not 1 <= len(rows) <= _MOST_ROWS:
@@ -131,7 +135,7 @@ def _read(format: str, template: bytes) -> list[list[str]]:
     columns = max(len(row) for row in rows)
     if columns > _MOST_COLUMNS:  # every row would be made as long as the longest
         raise Refused(422, f"export: got {columns} columns, expected at most {_MOST_COLUMNS}.")
-    return rows
+    return rows, between
 
 
 def _place(head: list[str], lab: str) -> int:

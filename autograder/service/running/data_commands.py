@@ -1,7 +1,6 @@
 """Commands about what a server keeps, which work on its directory and database themselves."""
 
 import argparse
-import shutil
 from pathlib import Path
 
 from autograder.service.running.commands import Subparsers, command, group, written
@@ -53,7 +52,8 @@ def _add_course(arguments: argparse.Namespace) -> None:
     from autograder.service.grading.catalog import LabCatalog
     from autograder.service.records.store import Store, sqlite_url
     from autograder.service.running import courses
-    from autograder.service.running.server import TOKEN_FILE, data_directory, instructor_token
+    from autograder.service.running.data_directory import data_directory
+    from autograder.service.running.server import TOKEN_FILE, instructor_token
 
     url, name = arguments.database, arguments.name
     if arguments.labs is not None:
@@ -92,20 +92,11 @@ def _backup(arguments: argparse.Namespace) -> None:
 
 def _restore(arguments: argparse.Namespace) -> None:
     from autograder.service.database.backups import restore
-    from autograder.service.running.server import data_directory, locked
+    from autograder.service.running.data_directory import claimed
 
-    is_new = not arguments.data.exists()
-    data = data_directory(arguments.data)
-    there = set(data.iterdir())
-    try:
-        with locked(data):
-            restore(arguments.file, data, arguments.database)
-    except BaseException:
-        for path in set(data.iterdir()) - there:
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        if is_new:
-            data.rmdir()
-        raise
+    with claimed(arguments.data) as (data, undo):
+        restore(arguments.file, data, arguments.database)
+        undo.pop_all()
     print(f"What {arguments.file} holds is in {data}.")
 
 
@@ -115,6 +106,8 @@ def _person(arguments: argparse.Namespace) -> None:
     from autograder.service.running import courses
 
     login = arguments.login
+    if arguments.output is None and not arguments.remove:
+        raise StartError("person: nothing to do. Say -o FILE, --remove, or both.")
     with courses.opened(arguments.data, arguments.database, arguments.course) as store:
         person = store.roster.find(login)
         if person is None or person.login != login:
@@ -135,7 +128,7 @@ def _person(arguments: argparse.Namespace) -> None:
 def _migrate(arguments: argparse.Namespace) -> None:
     from autograder.service.records.store import require_course
     from autograder.service.running import courses
-    from autograder.service.running.server import locked
+    from autograder.service.running.data_directory import locked
 
     data, url = arguments.data, arguments.database
     require_course(data, url)

@@ -8,7 +8,6 @@ import errno
 import hashlib
 import logging
 import os
-import secrets
 import shutil
 import signal
 import socket
@@ -22,8 +21,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 from sqlalchemy.exc import IntegrityError
 
-from autograder.locks import hold
-from autograder.service.errors import DataInUse, Refused, StartError
+from autograder.service.errors import Refused, StartError
 from autograder.service.grading.catalog import LabCatalog
 from autograder.service.grading.process import Grader, ProcessGrader
 from autograder.service.grading.queue import Queue
@@ -31,6 +29,7 @@ from autograder.service.records.people import INSTRUCTOR, Roster
 from autograder.service.records.store import Store, sqlite_url
 from autograder.service.reports.everybodys_totals import TotalsWorker
 from autograder.service.running import courses
+from autograder.service.running.data_directory import claimed, data_directory, write_secret
 from autograder.service.settings import Settings
 from autograder.service.tokens import is_token, new_token
 from autograder.service.web.app import create_app
@@ -133,14 +132,16 @@ def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) 
     """Open everything that a server needs, in order, and close it in reverse.
 
     Raises:
-        StartError: a port, a directory or the database is not to be had; nothing is left open.
+        StartError: a port, a directory or the database is not to be had; nothing is left open, nor
+            behind where there was no course.
     """
     settings.verify()
     LabCatalog(settings.labs).require()
-    with contextlib.ExitStack() as stack:
-        listener = stack.enter_context(listen(settings.host, settings.port))
-        data = data_directory(settings.data)
-        stack.enter_context(locked(data))
+    with (
+        listen(settings.host, settings.port) as listener,
+        claimed(settings.data) as (data, undo),
+        contextlib.ExitStack() as stack,
+    ):
         if settings.cluster:
             settings = replace(settings, scheduler=stack.enter_context(_cluster(settings)))
         url = settings.public_url.rstrip("/") or address(listener)
@@ -150,7 +151,9 @@ def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) 
             entry.name: stack.enter_context(_opened_other(settings, data, url, totals, entry))
             for entry in courses.entries(first.store.database)
         }
-        yield Server(replace(first, others=others), listener)
+        server = Server(replace(first, others=others), listener)
+        undo.pop_all()
+        yield server
 
 
 @contextlib.contextmanager
@@ -246,8 +249,6 @@ def _lti(
 def _cluster(settings: Settings) -> contextlib.AbstractContextManager[str]:
     from autograder.service.grading.dask import growing
 
-    if settings.scheduler:
-        raise StartError("serve: --scheduler and --cluster: expected one of them.")
     return growing(settings.cluster, settings.workers)
 
 
@@ -292,41 +293,6 @@ def listen(host: str, port: int) -> socket.socket:
         raise StartError(f"serve: {problem}.") from error
 
 
-def data_directory(path: Path) -> Path:
-    """Return the data directory, made if need be, for its owner alone.
-
-    Raises:
-        StartError: it cannot be made or written.
-    """
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (path / ".writable").touch()
-        (path / ".writable").unlink()
-    except OSError as error:
-        message = f"serve: the data directory cannot be used: {path}: {error.strerror}."
-        raise StartError(f"{message} Give another with --data.") from error
-    return path.resolve()
-
-
-@contextlib.contextmanager
-def locked(data: Path) -> Iterator[None]:
-    """Hold the data directory's lock; it ends with the process, however that ends.
-
-    Raises:
-        DataInUse: another server holds it.
-    """
-    with (data / "server.lock").open("w") as file:
-        try:
-            hold(file.fileno())
-        except OSError as error:
-            message = f"serve: {data} is in use by another course server. Stop that one first"
-            raise DataInUse(
-                f"{message}, or give another --data directory. "
-                "Help: when_it_does_not_work.html#ports-in-use"
-            ) from error
-        yield
-
-
 def node_name(data: Path) -> str:
     """Return a name for "the server of this directory on this machine", the same every time."""
     return hashlib.sha256(f"{socket.gethostname()}:{data}".encode()).hexdigest()[:16]
@@ -354,17 +320,6 @@ def _give_to_instructor(roster: Roster, token: str) -> None:
     person = roster.find(INSTRUCTOR) or roster.add(INSTRUCTOR, INSTRUCTOR)
     if roster.owner(token, "bearer") is None:
         roster.give_token(person, "bearer", token=token)
-
-
-def write_secret(path: Path, text: str) -> None:
-    """Write a file that only its owner may read, at no moment open to others."""
-    fresh = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
 
 
 def serve(settings: Settings) -> None:

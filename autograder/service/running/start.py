@@ -22,9 +22,10 @@ from pathlib import Path
 from autograder.service.errors import DataInUse, Refused, StartError
 from autograder.service.grading.catalog import LabCatalog
 from autograder.service.records.roster.enrolment import enroll
+from autograder.service.running.data_directory import data_directory, write_secret
 from autograder.service.running.handout import PAGE, hand_out
 from autograder.service.running.jupyter import Jupyter, start_jupyter
-from autograder.service.running.server import Server, data_directory, listen, opened, write_secret
+from autograder.service.running.server import Server, listen, opened
 from autograder.service.settings import DEFAULT_PORT, LOOPBACK, Settings
 from autograder.service.web.logs import log_to_stderr
 

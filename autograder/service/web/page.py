@@ -71,8 +71,8 @@ class _Below(jinja2.ext.Extension):
 
 @jinja2.pass_context
 def _written(context: jinja2.runtime.Context, text: str) -> Markup:
-    html = written(text)
-    return Markup(html.replace('href="/', f'href="{context["root"]}/'))
+    html = str(written(text))  # a Markup would escape what is put in
+    return Markup(html.replace('<a href="/', f'<a href="{context["root"]}/'))
 
 
 _templates = jinja2.Environment(

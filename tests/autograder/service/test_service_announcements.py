@@ -80,6 +80,7 @@ def test_pages_show_it_and_run_nothing(running: Any, people: Any, browser: Any) 
     ada, _ = people
     browser.log_in(running.staff.token)
     bad = "**Exam** <script>alert(1)</script> [x](javascript:alert(1)) ![p](http://spy/p.png)"
+    bad += ' [Dates](/labs) `href="/`'
     form = {"text": bad, "section": "A", "starts": "", "ends": ""}
     seen = browser.ask("POST", "/announcements", {**form, "preview": "1"}).text
     assert "As learners will see it" in seen and texts(running.staff) == []
@@ -90,6 +91,7 @@ def test_pages_show_it_and_run_nothing(running: Any, people: Any, browser: Any) 
         assert "<strong>Exam</strong>" in text and "Mark as read" in text, path
         assert "<script>alert" not in text and 'href="javascript' not in text
         assert "<img" not in text
+        assert '<a href="/labs" rel="noopener noreferrer">Dates</a> <code>href="/</code>' in text
     assert browser.ask("POST", "/announcements", form).status == 403
     assert browser.ask("POST", "/announcements/1/withdraw", {"a": "1"}).status == 403
     assert browser.ask("POST", "/announcements/1/read", {"a": "1"}).status == 303

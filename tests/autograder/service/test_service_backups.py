@@ -26,8 +26,10 @@ def contents(data: Path) -> list[Any]:
 
 @pytest.fixture
 def made(running: Any, tmp_path: Path) -> Path:
-    """Return a backup of a course with a graded submission."""
+    """Return a backup of a course with a graded submission, and its copy for another of a team."""
     learner = running.enroll("Ada")
+    running.enroll("Bo")
+    running.staff.set_teams("first", b"login,team\nAda,reds\nBo,reds\n", dry_run=False)
     running.wait(learner.submit("first", RIGHT)["id"])
     backup(tmp_path / "data", tmp_path / "course.backup")
     return tmp_path / "course.backup"
@@ -94,6 +96,18 @@ def test_a_notebook_that_is_not_the_one_handed_in_is_found(made: Path, tmp_path:
     with pytest.raises(StartError, match="submission 1 is not as it was handed in"):
         backup(tmp_path / "other", tmp_path / "bad")
     assert not (tmp_path / "bad").exists()
+
+
+def test_a_course_from_before_there_were_teams_is_backed_up(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    restore(made, tmp_path / "old")
+    connection = sqlite3.connect(tmp_path / "old" / "course.sqlite3")
+    connection.execute("DELETE FROM submissions WHERE id > 1")
+    connection.execute("DROP TABLE team_copies")
+    connection.execute("DELETE FROM notebooks WHERE submission_id > 1")
+    connection.commit()
+    connection.close()
+    assert backup(tmp_path / "old", tmp_path / "new") > 0
 
 
 def test_restore_refuses_a_directory_with_a_course_or_in_use(

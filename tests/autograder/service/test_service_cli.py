@@ -24,15 +24,17 @@ from autograder.authoring.notebook import solution_notebook
 from autograder.authoring.source import load_lab
 from autograder.cli import main
 from autograder.service.client import Connection
-from autograder.service.errors import ServerError
+from autograder.service.errors import ServerError, StartError
 from autograder.service.records.store import Store, sqlite_url
 from autograder.service.running.command_line import add_commands
+from autograder.service.running.data_directory import claimed
 from autograder.service.running.server import TOKEN_FILE, instructor_token
 
 SAMPLES = Path(__file__).parents[1] / "sample_labs"
 PROGRAM = [sys.executable, "-c", "from autograder.cli import main; raise SystemExit(main())"]
 
 
+NOWHERE = ("--port", "0", "--labs", "{labs}", "--database", "nonsense")
 NEW = ("--port", "0", "--data", "{tmp}/d", "--labs", "{labs}")
 
 
@@ -160,11 +162,14 @@ def test_the_token_may_come_from_a_file(course: Any, tmp_path: Path) -> None:
         (["serve", *NEW, "--jupyterhub", "hub"], "--jupyterhub: got 'hub'"),
         (["serve", *NEW, "--openid-issuer", "http://x"], "needs --client-id and"),
         (["serve", *NEW, "--openid-issuer", "http://x", "--jupyterhub", "http://y"], "one of them"),
+        (["serve", *NEW, "--scheduler", "nonsense"], "--scheduler: got 'nonsense'"),
+        (["serve", *NEW, "--scheduler", "s:1", "--cluster", "x.Y"], "expected one of them"),
         (["export", "--course", "ml"], "--course needs --data"),
         (["staff", "add", "x", "--role", "assistant", "--course", "ml"], "--course needs --data"),
         (["marking", "sample", "scale_and_sum", "nowhere"], "got 'nowhere', expected one of: why"),
         (["marking", "groups", "scale_and_sum", "scale"], "got 'scale', expected one of: why"),
         (["backup", "--data", "{data}", "{pipe}"], "is there and no file"),
+        (["person", "Ada", "--data", "{data}"], "Say -o FILE, --remove, or both"),
         (["news", "write", "{binary}"], "no text in UTF-8"),
         (["roster", "import", "{binary}"], "save it as CSV UTF-8"),
         (["tokens", "-o", "{text}"], "Name another file"),
@@ -206,14 +211,28 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_2(
         ["courses", "add", "ml", "--data", "{new}", "--labs", "/no/such"],
         ["start", "--labs", "/no/such", "--work", "{new}", "--no-browser"],
         ["tokens", "-o", "{new}", "--server", "http://127.0.0.1:9", "--token", "t"],
+        ["serve", *NOWHERE, "--data", "{new}/deeper"],
+        ["serve", *NOWHERE, "--data", "{empty}"],
     ],
 )
 def test_what_cannot_be_done_leaves_nothing_behind(tmp_path: Path, arguments: list[str]) -> None:
     (tmp_path / "text").write_text("certainly no backup")
     (tmp_path / "empty").mkdir()
-    names = {name: tmp_path / name for name in ("text", "empty", "new")}
+    names = {name: tmp_path / name for name in ("text", "empty", "new")} | {"labs": SAMPLES}
     assert in_this_process(*[a.format(**names) for a in arguments]).returncode == 2
     assert {path.name for path in tmp_path.rglob("*")} == {"text", "empty"}
+
+
+def test_a_start_that_fails_takes_no_log_of_a_course_away(tmp_path: Path) -> None:
+    with pytest.raises(StartError), claimed(tmp_path) as (data, _):
+        (data / "course.sqlite3").touch()
+        raise StartError("no room")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "course.sqlite3").touch()
+    with pytest.raises(StartError), claimed(tmp_path) as (data, _):
+        (data / "course.sqlite3-wal").touch()
+        raise StartError("no room")
+    assert (tmp_path / "course.sqlite3-wal").exists()
 
 
 def test_an_export_goes_into_what_is_no_file_and_does_not_take_its_place(

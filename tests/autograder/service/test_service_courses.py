@@ -256,6 +256,8 @@ def test_no_link_of_a_course_leaves_it(filled: Any, browse: Any, login: str) -> 
                     seen.add(kind)
                     todo.append(link)
     assert problems == []
+    news = f'<a href="{ML}/labs" rel="noopener noreferrer">Dates</a>'
+    assert news in browser.get(f"{ML}/announcements").text
     assert len(seen) > (30 if login == "instructor" else 8)
 
 

@@ -157,6 +157,18 @@ def test_gradescope_is_matched_by_email_before_its_numbers(with_emails: Any) -> 
     ]
 
 
+@pytest.mark.parametrize("between", [";", "\t"])
+def test_a_file_keeps_what_stands_between_its_cells(with_emails: Any, between: str) -> None:
+    """Canvas and Moodle write semicolons where a number has a comma; Moodle tabs too."""
+    file = io.BytesIO()
+    lines = 'ID|SIS Login ID|"Quiz, last (7)"\n501|"Ada, Countess"|"7,5"\n'
+    template = lines.replace("|", between)
+    with_emails.staff.export_to("canvas", file, template=template.encode(), lab="01_first")
+    cells = ["501", "Ada, Countess", "7,5", "4"]
+    last = file.getvalue().decode().splitlines()[-1]
+    assert next(csv.reader([last], delimiter=between)) == cells
+
+
 @pytest.mark.parametrize("template", ["", "a,b\n1,2\n", 'Email\n"x'])
 def test_what_no_platform_exports_is_refused(running: Any, template: str) -> None:
     with pytest.raises(ServerError) as error:

@@ -107,6 +107,9 @@ def test_all_learners_get_tokens_and_the_file_is_its_owners(
     (bob,) = csv.DictReader(io.StringIO(out.read_text()))
     assert bob["login"] == "bob" and Connection(had.server, bob["token"]).labs()
     assert main(["tokens", *where, "-o", str(out)]) != 0  # nothing is written over
+    other = tmp_path / "other.csv"
+    assert main(["tokens", *where, "-o", str(other), "--section", "NOSUCH"]) == 2
+    assert "no learner is in it" in capsys.readouterr().err and not other.exists()
     assert had.labs()
     renewed = running.staff.tokens("token", "", renew=True)
     assert [p["login"] for p in renewed] == ["ada", "bob", "cy"]

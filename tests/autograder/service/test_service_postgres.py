@@ -131,7 +131,10 @@ def test_a_restored_course_is_the_same(make_postgres: Any, tmp_path: Path, capsy
     data.mkdir()
     (data / "instructor.token").write_text("T")
     store = Store(source)
-    person = store.roster.add("Zoë\t\\.", "learner")
+    person, other = (store.roster.add(name, "learner") for name in ("Zoë\t\\.", "Bo"))
+    rows = [{"lab": "lab", "person_id": each.id, "team": "reds"} for each in (person, other)]
+    with store.database.write() as connection:
+        connection.execute(schema.team_members.insert(), rows)
     for content in (b"", b"\0\xff\n\t", b"{}" * 50_000):
         store.submissions.add(person, "lab", content)
     store.close()

@@ -83,12 +83,14 @@ def give_many(
         renew: give a token to those too who have one.
 
     Raises:
-        Refused: 422, there is no such kind.
+        Refused: 422, there is no such kind, or no learner in the section.
     """
     if kind not in KINDS:
         raise Refused(422, f"tokens: got {kind[:40]!r}, expected one of {', '.join(KINDS)}.")
     whom = people.c.role == LEARNER
     whom &= people.c.section == section if section else sa.true()
+    if section and database.first(sa.select(people.c.id).where(whom).limit(1)) is None:
+        raise Refused(422, f"tokens: section: got {section[:60]!r}, and no learner is in it.")
     whom &= sa.true() if renew or kind == "link" else ~_HAS_TOKEN
     with database.write() as connection:
         query = sa.select(*PERSON).where(whom).order_by(people.c.login)
