@@ -85,7 +85,7 @@ def families(array: dict[str, Any]) -> dict[str, dict[str, Case]]:
             "tril": (lambda lib, f, a: lib.tril(a), (x,)),
         },
         "reductions": {
-            **along("sum mean var std amax norm logsumexp", above),
+            **along("sum mean var std amax norm logsumexp cumsum cumprod", above),
             "softmax": (lambda lib, f, a: f.softmax(a, 1), (x,)),
             "log_softmax": (lambda lib, f, a: f.log_softmax(a, 1), (x,)),
         },
