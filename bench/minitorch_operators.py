@@ -69,7 +69,10 @@ def families(array: dict[str, Any]) -> dict[str, dict[str, Case]]:
         "one element": named(
             "exp log sqrt rsqrt sin tanh sigmoid erf expm1 log1p abs neg square reciprocal", above
         ),
-        "two": named("add sub mul div pow maximum minimum atan2", above, above),
+        "two": {
+            **named("add sub mul div pow maximum minimum atan2", above, above),
+            **named("fmod remainder", x, above),
+        },
         "broadcast": named("add mul div", x, array["vector"]),
         "activations": functions(
             "relu leaky_relu elu selu silu gelu relu6 hardtanh softplus mish hardswish logsigmoid",
@@ -82,7 +85,7 @@ def families(array: dict[str, Any]) -> dict[str, dict[str, Case]]:
             "tril": (lambda lib, f, a: lib.tril(a), (x,)),
         },
         "reductions": {
-            **along("sum mean var std amax norm logsumexp", above),
+            **along("sum mean var std amax norm logsumexp cumsum cumprod", above),
             "softmax": (lambda lib, f, a: f.softmax(a, 1), (x,)),
             "log_softmax": (lambda lib, f, a: f.log_softmax(a, 1), (x,)),
         },

@@ -1,7 +1,8 @@
-"""exp, log, tanh, sigmoid, erf, sin and cos on vectors, by additions, products and divisions.
+"""exp, log, tanh, sigmoid, erf, sin, cos and remainders on vectors, by arithmetic alone.
 
-Each holds for every number, infinities, NaN, denormals and -0 included. The largest errors found,
-in units in the last place (`tests/minitorch/compile/test_functions.py` measures them anew):
+Each holds for every number, infinities, NaN, denormals and -0 included. Remainders are exact. The
+largest errors found of the others, in units in the last place
+(`tests/minitorch/compile/test_functions.py` measures them anew):
 
               float32   float64
     exp          1.1       1.1
@@ -21,7 +22,8 @@ the reduced argument is small enough for them; erf by W. J. Cody, Math. Comp. 23
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from ..ops.elementwise import special
 from .text import Text
@@ -229,23 +231,28 @@ TERMS = {True: 5, False: 8}  # of each series on |r| <= π/4, after its first
 
 
 def circular(name: str, t: Text, x: str) -> str:
-    """Return sin or cos of x, radians, by a function of vectors that is defined once."""
+    """Return sin or cos of x, radians."""
+    return _called(name, t, partial(_body, name=name), x)
+
+
+def _called(name: str, t: Text, body: Callable[[Text], None], *operands: str) -> str:
+    """Return what a function of vectors %x, %y gives, which is defined once, by its body."""
     function = f"{name}.{t.width}.{t.scalar}"
     if function not in t.defined:
         inner = Text(t.dtype, t.width)
-        _body(inner, name)
-        body = "\n".join(inner.lines)
-        head = f"define internal {t.vector} @{function}({t.vector} %x)"
-        t.defined[function] = f"{head} {{\nentry:\n{body}\n}}\n"
+        body(inner)
+        text = "\n".join(inner.lines)
+        named = ", ".join(f"{t.vector} {x}" for x in ("%x", "%y")[: len(operands)])
+        head = f"define internal {t.vector} @{function}({named})"
+        t.defined[function] = f"{head} {{\nentry:\n{text}\n}}\n"
         t.declared |= inner.declared
-    return t.emit(f"call {t.vector} @{function}({t.vector} {x})")
+    passed = ", ".join(f"{t.vector} {x}" for x in operands)
+    return t.emit(f"call {t.vector} @{function}({passed})")
 
 
 def _body(t: Text, name: str) -> None:
     """Write the function: the library's where a lane is far away, infinite or NaN."""
-    far = t.compare("uge", t.intrinsic("fabs", "%x"), t.number(NEAR[t.single]))
-    if t.width > 1:
-        far = t.emit(f"icmp ne i{t.width} {t.emit(f'bitcast {t.mask} {far} to i{t.width}')}, 0")
+    far = _in_a_lane(t, t.compare("uge", t.intrinsic("fabs", "%x"), t.number(NEAR[t.single])))
     t.do(f"br i1 {far}, label %far, label %near")
     t.label("far")
     t.do(f"ret {t.vector} {t.intrinsic(name, '%x')}")
@@ -254,6 +261,13 @@ def _body(t: Text, name: str) -> None:
     if name == "sin":  # -0 stays
         result = t.either(t.compare("oeq", "%x", t.number(0.0)), "%x", result)
     t.do(f"ret {t.vector} {result}")
+
+
+def _in_a_lane(t: Text, mask: str) -> str:
+    """Return whether a mask holds in a lane at least."""
+    if t.width == 1:
+        return mask
+    return t.emit(f"icmp ne i{t.width} {t.emit(f'bitcast {t.mask} {mask} to i{t.width}')}, 0")
 
 
 def _turned(t: Text, x: str, quarters: int) -> str:
@@ -285,3 +299,62 @@ def _cos_series(t: Text, r: str) -> str:
     rounded = t.sub(t.number(1.0), half)
     lost = t.sub(t.sub(t.number(1.0), rounded), half)
     return t.add(rounded, t.fma(t.mul(z, z), t.polynomial(z, terms), lost))
+
+
+# Remainders, exact: a correctly rounded quotient q leaves a - q·b, which is a number. One step is
+# enough for q below 2²³ (2⁵²); larger ones take more, and multiples of b where a / b overflows.
+
+STAGES = {True: (200, 100, 0), False: (1400, 700, 0)}  # powers of 2; quotients of a stage are less
+ROUNDS = {True: 6, False: 16}  # of a stage, each of which takes 23 (52) bits off the quotient
+
+
+def fmod(t: Text, x: str, y: str) -> str:
+    """x - y·trunc(x / y), exact, with the sign of x."""
+    return _called("fmod", t, _remainder_body, x, y)
+
+
+def _remainder_body(t: Text) -> None:
+    rest, size = t.variable(), t.intrinsic("fabs", "%y")
+    t.store(t.intrinsic("fabs", "%x"), rest)
+    quotient = t.div(t.load(rest), size)
+    with t.when(_in_a_lane(t, t.compare("uge", quotient, t.number(2.0 ** MANTISSA[t.single])))):
+        for power in STAGES[t.single]:
+            half = t.number(2.0 ** (power // 2))
+            multiple = t.mul(t.mul(size, half), half)
+            with t.loop("i", ROUNDS[t.single]):
+                t.store(_reduced_by(t, t.load(rest), multiple), rest)
+    left = _reduced_by(t, t.load(rest), size)
+    left = t.either(t.compare("olt", left, t.number(0.0)), t.add(left, size), left)
+    t.do(f"ret {t.vector} {t.intrinsic('copysign', left, '%x')}")
+
+
+def _reduced_by(t: Text, x: str, size: str) -> str:
+    """Return x less the multiple of `size` that a rounded quotient says; x itself if smaller."""
+    less = t.fma(t.neg(t.intrinsic("trunc", t.div(x, size))), size, x)
+    return t.either(t.compare("uge", t.intrinsic("fabs", x), size), less, x)
+
+
+def remainder(t: Text, x: str, y: str) -> str:
+    """x - y·⌊x / y⌋, with the sign of y."""
+    rest, zero = fmod(t, x, y), t.number(0.0)
+    turned = t.either(_turns(t, rest, y), t.add(rest, y), rest)
+    return t.either(t.compare("oeq", rest, zero), t.intrinsic("copysign", zero, y), turned)
+
+
+def floor_divide(t: Text, x: str, y: str) -> str:
+    """⌊x / y⌋ as NumPy and torch round it: the quotient of x without its remainder."""
+    rest, zero, one, quotient = fmod(t, x, y), t.number(0.0), t.number(1.0), t.div(x, y)
+    whole = t.div(t.sub(x, rest), y)
+    whole = t.either(_turns(t, rest, y), t.sub(whole, one), whole)
+    below = t.intrinsic("floor", whole)
+    near = t.compare("ogt", t.sub(whole, below), t.number(0.5))
+    below = t.either(near, t.add(below, one), below)
+    below = t.either(t.compare("oeq", whole, zero), t.intrinsic("copysign", zero, quotient), below)
+    return t.either(t.compare("oeq", y, zero), quotient, below)
+
+
+def _turns(t: Text, rest: str, y: str) -> str:
+    """Return whether a remainder that is not 0 has another sign than y."""
+    zero = t.number(0.0)
+    differ = t.logic("xor", t.compare("olt", rest, zero), t.compare("olt", y, zero))
+    return t.logic("and", differ, t.compare("une", rest, zero))

@@ -14,7 +14,7 @@ from .elementwise import unary as elementwise
 from .elementwise.rows import ROWS
 from .networks import softmax as softmaxes
 from .products import linalg, linear_systems
-from .reducing import ordering, reduction, statistics
+from .reducing import ordering, reduction, scans, statistics
 from .shaping import assigning, gathering, indexing, joining, matrices, movement, scattering
 
 
@@ -227,8 +227,8 @@ class Methods(Value):
     multinomial = random.multinomial
     topk = ordering.topk
     median = ordering.median
-    cumsum = ordering.cumsum
-    cumprod = ordering.cumprod
+    cumsum = scans.cumsum
+    cumprod = scans.cumprod
     cummax = ordering.cummax
     cummin = ordering.cummin
     diff = ordering.diff

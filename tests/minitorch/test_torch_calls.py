@@ -17,7 +17,7 @@ from minitorch.errors import ArgumentError, DTypeError, MinitorchError
 Call = Callable[[Any], Any]
 ROWS = np.array([[3, -1, 3], [0, 3, -2], [7, 7, -7]])
 NAN = np.array([1.0, np.nan, 3.0, np.nan, 2.0], np.float32)
-POINTS = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
+POINTS = np.random.default_rng(0).normal(size=(99, 3)).astype(np.float32)
 IMAGE = np.random.default_rng(1).normal(size=(2, 3, 5, 7)).astype(np.float32)
 MATRIX = np.array([[2.0, 1.0], [1.0, 3.0]], np.float32)
 
@@ -62,6 +62,17 @@ def of(name: str, *args: Any, array: Any = ROWS, **options: Any) -> Call:
     return lambda lib: getattr(lib, name)(lib.tensor(array), *args, **options)
 
 
+def sloped(name: str, a: Any, b: Any, dtype: str) -> Call:
+    """The function of two values and its gradients, of 256 elements or more by a kernel."""
+
+    def call(lib: Any) -> Any:
+        values = [lib.tensor(v).to(getattr(lib, dtype)).requires_grad_(True) for v in (a, b)]
+        out = getattr(lib, name)(*values)
+        return (out, *lib.autograd.grad(out.sum(), values))
+
+    return call
+
+
 NO_NUMBER = np.where(IMAGE.max() == IMAGE, np.nan, IMAGE)
 SAME: dict[str, Call] = {
     **{
@@ -78,6 +89,12 @@ SAME: dict[str, Call] = {
     "fmod of integers": of("fmod", 2),
     "fmod of signs": lambda lib: lib.fmod(lib.tensor([-5.5, 5.5, 7.0]), lib.tensor([2, -2, 0])),
     "fmod in place": lambda lib: lib.tensor(ROWS).fmod_(2),
+    **{
+        f"{name} and gradients of {dtype} by {np.shape(b)}": sloped(name, POINTS.T * 9, b, dtype)
+        for name in ("fmod", "remainder")
+        for dtype in ("float32", "float64")
+        for b in (POINTS.T - 0.5, np.full((3, 1), -0.75), np.array(0.75), np.zeros(99))
+    },
     "frac": of("frac", array=POINTS),
     **{
         f"scatter_reduce {reduce} {include} {dtype}": scattered(reduce, include, dtype)

@@ -6,7 +6,7 @@ takes several sweeps over it takes memory's time once. Arrays are contiguous, ro
     void kernel(i64 lo, i64 hi, ptr table)   rows (or columns) lo to hi; the table: three integers,
                                              n first, where the arrays' objects are, one number
 
-May import: row_text, softmax, norms, adam, places; text, engine, pool.
+May import: row_text, softmax, norms, adam, places, scans; text, engine, pool.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from .norms import (
 )
 from .places import add_rows, gather, scatter_add
 from .row_text import RowText
+from .scans import SCANS
 from .softmax import (
     class_gradient,
     class_loss,
@@ -62,10 +63,11 @@ _KERNELS: dict[str, tuple[int, Callable[[RowText], None]]] = {
     "add_rows": (3, add_rows),
     "gather": (4, gather),
     "scatter_add": (4, scatter_add),
+    **SCANS,
 }
 COLUMNS = 64  # of which a thread has a multiple
 _OVER_COLUMNS = {"column_moments", "column_sums"}
-_WITH_OWN_LOOP = {"add_rows", *_OVER_COLUMNS}
+_WITH_OWN_LOOP = {"add_rows", *SCANS, *_OVER_COLUMNS}
 
 
 def module(name: str, dtype: str) -> str:

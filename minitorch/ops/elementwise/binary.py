@@ -77,12 +77,12 @@ def _check_divisor(a: Array, b: Array) -> None:
 
 def _below(xp: Namespace, a: Array, b: Array) -> Array:
     _check_divisor(a, b)
-    return xp.floor_divide(a, b)
+    return compiled.pair(xp, "floor_divide", xp.floor_divide, a, b)
 
 
 def _rest(xp: Namespace, a: Array, b: Array) -> Array:
     _check_divisor(a, b)
-    return xp.remainder(a, b)
+    return compiled.pair(xp, "remainder", xp.remainder, a, b)
 
 
 floor_divide = binary("floor_divide", _below, zero, zero, "⌊a / b⌋.", reads="", kinds=NUMBERS)
@@ -112,7 +112,7 @@ remainder = binary(
 
 def _rest_of_left(xp: Namespace, a: Array, b: Array) -> Array:
     _check_divisor(a, b)
-    return xp.fmod(a, b)
+    return compiled.pair(xp, "fmod", xp.fmod, a, b)
 
 
 fmod = binary(

@@ -66,6 +66,18 @@ def row(xp: Namespace, name: str, plain: Callable[..., Array], *arrays: Any) -> 
     return _kernel_of(name, arrays)(*arrays)
 
 
+def pair(xp: Namespace, name: str, plain: Callable[..., Array], a: Any, b: Any) -> Array:
+    """Return a row of two arrays, or an array and a number, that broadcast."""
+    large, other = (a, b) if a.size >= b.size else (b, a)
+    if not fits(xp, large, least=SOME) or other.dtype is not large.dtype:
+        return plain(a, b)
+    if type(other) is not np.ndarray:
+        if other.ndim:
+            return plain(a, b)
+        a, b = np.asarray(a), np.asarray(b)
+    return in_order(_kernel_of(name, (a, b)), (a, b))
+
+
 def row_in_order(
     xp: Namespace, name: str, plain: Callable[..., Array], *arrays: Any, least: int
 ) -> Array:

@@ -1,21 +1,20 @@
-"""Positions by size: extremes with their index, sorting, running sums and extremes.
+"""Positions by size: extremes with their index, sorting, running extremes.
 
 Only positions are computed here; values are then taken from those positions, so gradients of any
 order come from `gather`.
 """
 
 import builtins
-import math
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
-from ...arrays.library import Array, DTypeLike, Namespace, as_dtype, cast, dtype_of, int64
+from ...arrays.library import Array, Namespace, as_dtype, cast, dtype_of, int64
 from ...arrays.shapes import axis, reduced
 from ...errors import ArgumentError, AxisError, ShapeError
-from ...op import Flat, Gradients, Kind, Methods, Spec, apply
+from ...op import Flat, Kind, Spec, apply
 from ..elementwise.binary import maximum, minimum, where
-from ..elementwise.casting import cast_to, clone
+from ..elementwise.casting import clone
 from ..elementwise.logic import isnan
 from ..shaping.gathering import gather
 from ..shaping.indexing import narrow
@@ -138,55 +137,11 @@ class CumExtreme(Position):
         return np.maximum.accumulate(np.where((x == best) | (x != x), line, 0), axis=self.dim)
 
 
-LINE = 2**8  # sums that grow side by side, from which on adding whole lines is faster
-RUN = 2**5  # of them in a row, from which on that is so
-
-
-class CumSum(AlongDim):
-    """Running sums along an axis, or from its end; integers add up as int64."""
-
-    reads_inputs = reads_output = False
-    name = "cumsum"
-
-    def __init__(self, dim: int, from_end: bool = False) -> None:
-        super().__init__(dim)
-        self.from_end = from_end
-
-    def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the sums."""
-        x = x if dtype_of(x).kind == "f" else cast(x, int64)
-        if xp is not np:
-            running: Array = xp.cumulative_sum(self._turned(xp, x), axis=self.dim)
-            return self._turned(xp, running)
-        out: Array = np.empty(x.shape, x.dtype)
-        terms, sums = self._turned(np, x), self._turned(np, out)
-        run, count = math.prod(x.shape[self.dim + 1 :]), x.shape[self.dim]
-        if run < RUN or x.size < LINE * count or not x.size:
-            np.cumsum(terms, axis=self.dim, out=sums)
-            return out
-        terms, sums = np.moveaxis(terms, self.dim, 0), np.moveaxis(sums, self.dim, 0)
-        sums[0] = last = terms[0]
-        for term, place in zip(terms[1:], sums[1:], strict=True):
-            last = np.add(last, term, out=place)
-        return out
-
-    def _turned(self, xp: Namespace, x: Array) -> Array:
-        turned: Array = xp.flip(x, axis=self.dim) if self.from_end else x
-        return turned
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec; int64 for integers."""
-        return Spec(specs[0].shape, specs[0].dtype if specs[0].dtype.kind == "f" else int64)
-
-    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Each element is in its own sum and all later ones."""
-        return (apply(CumSum(self.dim, not self.from_end), out_grad),)
-
-
 # ── torch's names ───────────────────────────────────────────────────────────────────────────────
 
 
-def _along(x: Kind, dim: int, name: str) -> tuple[Kind, int]:
+def along(x: Kind, dim: int, name: str) -> tuple[Kind, int]:
+    """Return `x` with an axis at least, and the number of the axis `dim`."""
     d = axis(dim, len(x.shape), name)
     return (x, d) if x.shape else (reshape(x, 1), 0)
 
@@ -202,7 +157,7 @@ def _taken(
 
 
 def _extreme(x: Kind, dim: int, name: str, largest: bool) -> tuple[Kind, int, Kind]:
-    row, d = _along(x, dim, name)
+    row, d = along(x, dim, name)
     if row.shape[d] == 0:
         raise AxisError(f"{name}: no element to choose on axis {d} of shape {tuple(x.shape)}.")
     return row, d, apply(ArgExtreme(d, largest), row)
@@ -247,7 +202,7 @@ def argmin(x: Kind, dim: int | None = None, keepdim: bool = False) -> Kind:
 
 def argsort(x: Kind, dim: int = -1, descending: bool = False, stable: bool = False) -> Kind:
     """Return the positions of the elements along `dim` in order of size; always stable."""
-    row, d = _along(x, dim, "argsort")
+    row, d = along(x, dim, "argsort")
     places = apply(ArgSort(d, descending), row)
     return places if x.shape else reshape(places, ())
 
@@ -256,7 +211,7 @@ def sort(
     x: Kind, dim: int = -1, descending: bool = False, stable: bool = False
 ) -> ValuesAndIndices[Kind]:
     """Return the elements along `dim` in order of size, and where they were; always stable."""
-    row, d = _along(x, dim, "sort")
+    row, d = along(x, dim, "sort")
     return _taken(x, row, d, apply(ArgSort(d, descending), row))
 
 
@@ -268,7 +223,7 @@ def topk(
     Raises:
         ArgumentError: there are fewer than `k`, or `k` is no whole number.
     """
-    row, d = _along(x, dim, "topk")
+    row, d = along(x, dim, "topk")
     size = row.shape[d]
     if size is None:
         raise ShapeError(f"topk: the size of axis {d} is not known: got {tuple(row.shape)}.")
@@ -285,7 +240,7 @@ def median(x: Kind, dim: int | None = None, keepdim: bool = False) -> Any:
     Raises:
         AxisError: there is none.
     """
-    row, d = (reshape(x, -1), 0) if dim is None else _along(x, dim, "median")
+    row, d = (reshape(x, -1), 0) if dim is None else along(x, dim, "median")
     if row.shape[d] == 0:
         raise AxisError(f"median: no element on axis {d} of shape {tuple(x.shape)}.")
     if dim is None:
@@ -298,40 +253,15 @@ def median(x: Kind, dim: int | None = None, keepdim: bool = False) -> Any:
     return _taken(x, row, d, place, keepdim)
 
 
-def cumsum(x: Kind, dim: int, *, dtype: DTypeLike = None) -> Kind:
-    """Return the running sums along `dim`."""
-    row, d = _along(x if dtype is None else cast_to(x, dtype), dim, "cumsum")
-    sums = apply(CumSum(d), row)
-    return sums if x.shape else reshape(sums, ())
-
-
-def cumprod(x: Kind, dim: int, *, dtype: DTypeLike = None) -> Kind:
-    """Return the running products along `dim`; the gradient is right also where elements are 0.
-
-    In log₂ n steps of whole arrays: Hillis & Steele, Data parallel algorithms, CACM 29(12), 1986.
-    """
-    if dtype is not None or as_dtype(x.dtype).kind != "f":
-        x = cast_to(x, dtype or int64)
-    row, d = _along(x, dim, "cumprod")
-    size, shift = row.shape[d], 1
-    row = clone(row) if size == 1 else row
-    while shift < size:
-        rest = size - shift
-        later = narrow(row, d, shift, rest) * narrow(row, d, 0, rest)
-        row = cat((narrow(row, d, 0, shift), later), d)
-        shift *= 2
-    return row if x.shape else reshape(row, ())
-
-
 def cummax(x: Kind, dim: int) -> ValuesAndIndices[Kind]:
     """Return the largest element so far along `dim`, and where it is; of equal ones, the last."""
-    row, d = _along(x, dim, "cummax")
+    row, d = along(x, dim, "cummax")
     return _taken(x, row, d, apply(CumExtreme(d, True), row))
 
 
 def cummin(x: Kind, dim: int) -> ValuesAndIndices[Kind]:
     """Return the smallest element so far along `dim`, and where it is; of equal ones, the last."""
-    row, d = _along(x, dim, "cummin")
+    row, d = along(x, dim, "cummin")
     return _taken(x, row, d, apply(CumExtreme(d, False), row))
 
 

@@ -132,3 +132,21 @@ def test_a_series_that_is_one_term_short_is_caught(monkeypatch: pytest.MonkeyPat
     short = Program("float32", ("float",), (Step("exp", (0,)), Step("positive", (-1,))))
     with np.errstate(all="ignore"):
         assert worst("exp", "float32", kernel(short)(x), x) > LIMITS["exp"][0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide"])
+def test_remainders_are_numpys_bits_at_any_quotient(name: str, dtype: str) -> None:
+    x = numbers(dtype)
+    rng = np.random.default_rng(1)
+    y = rng.permutation(x)
+    edges = np.concatenate([x[-16:], np.array([2.0, 3.0, 1e-30], dtype)])
+    left, right = (a.reshape(-1) for a in np.meshgrid(edges, edges))
+    with np.errstate(all="ignore"):
+        near = rng.integers(-99, 99, x.shape).astype(dtype) * np.roll(y, 1)
+        a, b = np.concatenate([x, x, near, left]), np.concatenate([y, x * 3, np.roll(y, 1), right])
+        want = getattr(np, name)(a, b)
+        got = kernel(Program(dtype, ("float",) * 2, (Step(name, (0, 1)),)))(a, b)
+    np.testing.assert_array_equal(got, want)
+    same_sign = np.signbit(got) == np.signbit(want)
+    assert (same_sign | (want != want)).all()
