@@ -109,6 +109,12 @@ def _finish_all() -> None:
         jobs.finish(max(0.0, give_up - time.monotonic()))
 
 
+class JobThread(threading.Thread):
+    """A thread of jobs; while it is idle, it does nothing unless another gives it a job."""
+
+    is_idle = False
+
+
 class Worker:
     """One thread that runs jobs in the order of submission; it ends with the process."""
 
@@ -117,7 +123,7 @@ class Worker:
         self._unfinished = 0
         self._lock = threading.Lock()
         self._name = name
-        self._thread: threading.Thread | None = None
+        self._thread: JobThread | None = None
         _at_work.add(self)
 
     @property
@@ -131,8 +137,9 @@ class Worker:
         with self._lock:
             self._unfinished += 1
             if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                self._thread = JobThread(target=self._work, name=self._name, daemon=True)
                 self._thread.start()
+            self._thread.is_idle = False
         self._jobs.put((handle, job))
         return handle
 
@@ -149,6 +156,8 @@ class Worker:
             del handle, job
             with self._lock:
                 self._unfinished -= 1
+                if self._thread is not None:
+                    self._thread.is_idle = self._unfinished == 0
 
 
 class Crew:

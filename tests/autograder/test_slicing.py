@@ -95,7 +95,9 @@ def test_code_in_a_string_that_is_executed_needs_what_it_names() -> None:
 
 
 def test_words_of_a_docstring_are_no_code_though_a_method_asks_for_vars() -> None:
-    code = 'class Module:\n    """Has what a loss asks for."""\n    def all(self): return vars(self)'
+    code = (
+        'class Module:\n    """Has what a loss asks for."""\n    def all(self): return vars(self)'
+    )
     assert run("Module", "loss = train()", code) == [code]
 
 
