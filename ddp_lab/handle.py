@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 from ddp_lab.arguments import wait_limit
 from ddp_lab.errors import RankTimeout
@@ -109,32 +109,60 @@ def _finish_all() -> None:
         jobs.finish(max(0.0, give_up - time.monotonic()))
 
 
-class Worker:
-    """One thread that runs jobs in the order of submission; it ends with the process."""
+class JobThread(threading.Thread):
+    """The thread of a worker: it runs jobs in the order of submission, up to a None."""
 
     def __init__(self, name: str) -> None:
-        self._jobs: queue.SimpleQueue[tuple[Handle, Callable[[], Any]]] = queue.SimpleQueue()
+        super().__init__(name=name, daemon=True)
+        self.jobs: queue.SimpleQueue[tuple[Handle, Callable[[], Any]] | None] = queue.SimpleQueue()
         self._unfinished = 0
         self._lock = threading.Lock()
-        self._name = name
-        self._thread: threading.Thread | None = None
-        _at_work.add(self)
 
     @property
-    def busy(self) -> bool:
-        """Whether a job is waiting or running, as seen by the thread that submits."""
-        return self._unfinished > 0 and threading.current_thread() is not self._thread
+    def is_idle(self) -> bool:
+        """Whether it does nothing unless another thread gives it a job."""
+        return self._unfinished == 0
 
     def submit(self, job: Callable[[], Any]) -> Handle:
         """Queue a job."""
         handle = Handle()
         with self._lock:
             self._unfinished += 1
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-                self._thread.start()
-        self._jobs.put((handle, job))
+        self.jobs.put((handle, job))
         return handle
+
+    def run(self) -> None:
+        """Run the jobs; a job is finished when nothing of it is held here."""
+        while (entry := self.jobs.get()) is not None:
+            entry[0].run(entry[1])
+            del entry
+            with self._lock:
+                self._unfinished -= 1
+
+
+class Worker:
+    """One thread that runs jobs in the order of submission; it ends with the worker."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._thread: JobThread | None = None
+        _at_work.add(self)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a job is waiting or running, as seen by the thread that submits."""
+        thread = self._thread
+        return thread not in (None, threading.current_thread()) and not thread.is_idle
+
+    def submit(self, job: Callable[[], Any]) -> Handle:
+        """Queue a job."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = JobThread(self._name)
+                self._thread.start()
+                finalize(self, self._thread.jobs.put, None).atexit = False
+        return self._thread.submit(job)
 
     def finish(self, timeout_s: float) -> None:
         """Wait until all jobs that are queued now have ended, at most `timeout_s`."""
@@ -142,20 +170,12 @@ class Worker:
             with contextlib.suppress(RankTimeout):
                 self.submit(lambda: None).wait(timeout_s)
 
-    def _work(self) -> None:
-        while True:
-            handle, job = self._jobs.get()
-            handle.run(job)
-            del handle, job
-            with self._lock:
-                self._unfinished -= 1
-
 
 class Crew:
     """Threads for jobs that may wait for each other: no job waits until a thread is free."""
 
     def __init__(self, name: str) -> None:
-        self._jobs: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
         self._name = name
         self._changed = threading.Condition()
         self._unfinished = 0
@@ -188,6 +208,13 @@ class Crew:
         with self._changed:
             self._changed.wait_for(lambda: not self.busy, timeout_s)
 
+    def dismiss(self) -> None:
+        """Let the threads end that wait for a job."""
+        with self._changed:
+            for _ in range(self._idle):
+                self._jobs.put(None)
+            self._idle = 0
+
     def _count_end(self) -> bool:
         """Count a job as finished; return whether its thread is to wait for another."""
         with self._changed:
@@ -197,8 +224,7 @@ class Crew:
 
     def _work(self) -> None:
         self._members.add(threading.get_ident())
-        while True:
-            job = self._jobs.get()
+        while (job := self._jobs.get()) is not None:
             attempt(job)
             del job
             with self._changed:

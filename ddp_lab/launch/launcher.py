@@ -1,6 +1,7 @@
 """Start ranks, collect their results, end all at the first failure and say which it was."""
 
 import importlib.util
+import inspect
 import math
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +21,8 @@ NEEDS = {  # a package that is not NumPy: its extra, and the transports that nee
     "cloudpickle": ("lab", PROCESSES),
     "torch": ("torch", ("gloo", "nccl", "cuda_ipc", "cuda")),
 }
+
+LAZY = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
 def launch(
@@ -91,6 +94,11 @@ def _checked(fn: Any, world_size: Any) -> int:
     if not callable(fn):
         raise InvalidArgument(
             f"launch: not a function: got {fn!r}, expected fn(comm, *args). Pass the function."
+        )
+    if any(is_lazy(fn) for is_lazy in LAZY):
+        raise InvalidArgument(
+            f"launch: a call of the function does not run it: got {fn!r}, which is async or "
+            "yields, expected a plain one. Pass lambda comm: asyncio.run(fn(comm)), or list(...)."
         )
     is_number = isinstance(world_size, int | np.integer) and not isinstance(world_size, bool)
     if not is_number or world_size < 1:

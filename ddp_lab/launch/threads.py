@@ -79,6 +79,7 @@ def run_threads(
         threading.Thread(target=run.rank, args=(rank,), name=f"rank {rank}", daemon=True)
         for rank in range(world.size)
     ]
+    world.threads = {*threads, threading.current_thread(), *bystanders()}
     deadline = Deadline(world.board, timeout_s)
     for thread in threads:
         thread.start()
@@ -89,6 +90,16 @@ def run_threads(
     if run.failures:
         raise rank_failed(list(run.failures), world.size)
     return Results(run.results, [r.log for r in recorders] if record else None)
+
+
+def bystanders() -> list[threading.Thread]:
+    """Return threads that will not send for ranks to come: of earlier runs, of a kernel."""
+    owners = ("ddp_lab.", "ipykernel.", "IPython.")
+    return [
+        thread
+        for thread in threading.enumerate()
+        if (getattr(thread, "_target", None) or type(thread)).__module__.startswith(owners)
+    ]
 
 
 def recorder_of(transport: Transport, zero: float) -> Recorder:

@@ -102,6 +102,7 @@ class CallOrder:
         while any(w.busy for w in workers) and (left_s := give_up - time.monotonic()) > 0:
             for worker in workers:
                 worker.finish(left_s)
+        self._crew.dismiss()
 
 
 def context_of(name: Name) -> int:

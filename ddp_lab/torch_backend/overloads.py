@@ -5,6 +5,7 @@ May import: torch, eager.
 """
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -53,6 +54,12 @@ def collective(kind: str, *names: str, tensors: int = 1, in_lists: bool = True) 
         return eager(inner)  # type: ignore[return-value]
 
     return in_any_form
+
+
+def operation_name(options: Any) -> str:
+    """Return the name of the collective that options belong to, such as "all_reduce"."""
+    kind = type(options).__name__.removesuffix("Options")
+    return re.sub("(?<=[a-z])(?=[A-Z])|(?<=^All)(?=[a-z])", "_", kind).lower()
 
 
 def _place(name: str) -> tuple[bool, bool]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.autograd.profiler import record_function
 from torch.futures import Future
 
 from ddp_lab.communicator.communicator import Communicator
@@ -18,7 +19,7 @@ from ddp_lab.errors import InvalidArgument, OutOfSharedMemory
 from ddp_lab.torch_backend.call_order import CallOrder, context_of
 from ddp_lab.torch_backend.eager import eager
 from ddp_lab.torch_backend.monitored_barrier import monitored_barrier
-from ddp_lab.torch_backend.overloads import collective
+from ddp_lab.torch_backend.overloads import collective, operation_name
 from ddp_lab.torch_backend.rendezvous import Roster
 from ddp_lab.torch_backend.tensor_collectives import (
     algorithm_of,
@@ -129,7 +130,12 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         own_s = opts.timeout.total_seconds()  # below 0: not set
         limit_s = own_s if own_s > 0 else self._timeout_s
         waits = not getattr(opts, "asyncOp", True)
-        return self._order.submit(job, result, waits, self._group_name, limit_s)
+        if not torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
+            return self._order.submit(job, result, waits, self._group_name, limit_s)
+        with record_function(f"ddp_lab:{operation_name(opts)}") as event:
+            work = self._order.submit(job, result, waits, self._group_name, limit_s)
+            event._call_end_callbacks_on_future(work.get_future())
+        return work
 
     def empty(self, numel: int, dtype: torch.dtype) -> torch.Tensor:
         """Return a flat tensor that collectives read and write where it lies, if there is room."""

@@ -7,11 +7,11 @@ ended, or is in another collective, or waits itself for a third rank at such a l
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from ddp_lab.errors import RankLost, RankTimeout
+from ddp_lab.errors import Deadlock, RankLost, RankTimeout
 from ddp_lab.transport import header as headers
 
 RUNNING, RETURNED, FAILED = 0, 1, 2
@@ -46,6 +46,9 @@ class Board(Protocol):
     def allow(self, seconds: float) -> None:
         """Let the calling thread wait for so long from now on, and no longer; inf ends that."""
 
+    def has_own_limit(self) -> bool:
+        """Return whether the waits of the calling thread end before the run must have ended."""
+
     def enter(self, rank: int, doing: bytes, members: tuple[int, ...]) -> None:
         """Say that `rank` enters the collective of `members` with this header.
 
@@ -74,13 +77,15 @@ class Allowance(threading.local):
 
 
 class Onlooker(threading.Thread):
-    """A thread of a rank's process that never sends a message."""
+    """A thread of a rank's process that sends no message while it is idle, and this one never."""
+
+    is_idle = True
 
 
-def is_alone() -> bool:
-    """Return whether no other thread of this process can send while the calling one waits."""
-    me = threading.current_thread()
-    return all(thread is me or isinstance(thread, Onlooker) for thread in threading.enumerate())
+def is_alone(ranks: Collection[threading.Thread] = ()) -> bool:
+    """Return whether no thread of this process can send but the calling one and `ranks`."""
+    able = {threading.current_thread(), *ranks}
+    return all(t in able or getattr(t, "is_idle", False) for t in threading.enumerate())
 
 
 @runtime_checkable
@@ -108,6 +113,10 @@ class MemoryBoard:
     def allow(self, seconds: float) -> None:
         """Let the calling thread wait for so long from now on, and no longer."""
         self._allowance.allow(seconds)
+
+    def has_own_limit(self) -> bool:
+        """Return whether the waits of the calling thread end before the run must have ended."""
+        return self._allowance.end < float("inf")
 
     @property
     def deadline(self) -> float:
@@ -173,6 +182,15 @@ def inspect(board: Board, rank: int, peer: int) -> None:
             f"{report(entries(board))}",
             peer,
         )
+
+
+def deadlock(board: Board, rank: int, peer: int, circle: Iterable[int]) -> Deadlock:
+    """Return the error of a rank that waits for `peer` in a circle."""
+    return Deadlock(
+        f"{waiting(board.read(rank))}: ranks wait for each other, and none will send: "
+        f"{report_of(board, circle)} Let one of them send first, or all call the same.",
+        peer,
+    )
 
 
 def is_ending(board: Board, rank: int) -> bool:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ddp_lab.errors import RankLost, RankTimeout
 from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, check_buffer
-from ddp_lab.transport.board import Board, MemoryBoard, inspect
+from ddp_lab.transport.board import Board, MemoryBoard, deadlock, inspect, is_alone
 from ddp_lab.transport.header import call_site
 
 LOOK_S = 0.02  # how long a wait sleeps before it looks at the board
@@ -41,6 +41,8 @@ class ThreadWorld:
     def __init__(self, size: int, board: Board | None = None) -> None:
         self.size = size
         self.board: Board = board or MemoryBoard(size)
+        self.threads: set[threading.Thread] = set()  # its ranks, and who has no way to it
+        self._in_vain: dict[int, Receive] = {}  # by rank: nothing had come for it at a look
         self._lines: dict[tuple[int, int, int], Line] = {}
         self._changed = [threading.Condition() for _ in range(size)]
 
@@ -110,6 +112,7 @@ class ThreadWorld:
             while not self._sleep(receive):
                 self._look(receive, give_up, timeout_s)
         finally:
+            self._in_vain.pop(receive.dst, None)
             self.board.wait(receive.dst, -1, b"")
 
     def _sleep(self, receive: "Receive") -> bool:
@@ -132,6 +135,31 @@ class ThreadWorld:
                 raise
         if give_up is not None and time.monotonic() > give_up and not self.arrive(receive):
             raise silent(receive.dst, receive.src, timeout_s)
+        if give_up is None and not self.board.has_own_limit():
+            self._in_vain[receive.dst] = receive  # a wait that may end by itself closes no circle
+            self._look_for_circle(receive)
+
+    def _look_for_circle(self, receive: "Receive") -> None:
+        """Raise if the receiver is the first of those that wait for each other for ever."""
+        circle = sorted(self._circle(receive.dst))
+        if circle and circle[0] == receive.dst:
+            raise deadlock(self.board, receive.dst, receive.src, circle)
+
+    def _circle(self, first: int) -> list[int]:
+        """Return the ranks that wait for each other for ever, from `first` on; [] if it does not.
+
+        None of them left its wait while all were looked at, so none sent anything meanwhile.
+        """
+        waits: dict[int, Receive] = {}
+        rank = first
+        while rank not in waits and (receive := self._in_vain.get(rank)) is not None:
+            waits[rank] = receive
+            rank = receive.src
+        if not waits or rank != first or not is_alone(self.threads):
+            return []
+        came = any(self.arrive(receive) for receive in waits.values())
+        stayed = all(self._in_vain.get(rank) is waits[rank] for rank in waits)
+        return list(waits) if stayed and not came else []
 
 
 def silent(rank: int, peer: int, timeout_s: float | None) -> RankTimeout:

@@ -6,9 +6,11 @@ Writes {feature: (what it computed, "") or (None, the error)} to the file RESULT
 """
 
 import contextlib
+import gc
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -267,6 +269,33 @@ def _(rank: int) -> Any:
         dist.all_reduce(tensor, group=group)
         found.append((tensor, dist.get_world_size(group), dist.get_rank(group)))
     return found
+
+
+@feature("destroy_process_group lets go of threads")
+def _(rank: int) -> Any:
+    before = set(threading.enumerate())
+    group = dist.new_group([0, 1])
+    work: Any = dist.all_reduce(mine(rank, 3), group=group, async_op=True)
+    if dist.get_backend() == "ddp_lab":  # gloo's have no future
+        work.get_future().then(lambda _: None).wait()
+    work.wait()
+    dist.destroy_process_group(group)
+    del group, work
+    gc.collect()
+    after = set(threading.enumerate()) - before
+    for thread in after:
+        thread.join(60)
+    return any(thread.is_alive() for thread in after)
+
+
+@feature("a profile shows collectives")
+def _(rank: int) -> Any:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        dist.all_reduce(mine(rank, 3))
+        dist.all_to_all_single(mine(rank, 2), mine(rank, 2))
+    names = {event.name for event in profile.events()}
+    backend = dist.get_backend()
+    return [f"{backend}:{operation}" in names for operation in ("all_reduce", "all_to_all")]
 
 
 @feature("futures, callbacks that wait for collectives")

@@ -10,6 +10,15 @@ from ddp_lab.transport.shm.board import ShmBoard
 from ddp_lab.transport.shm.segment import Segment
 
 
+def run(transport: str, program, world_size: int, **options) -> list:
+    """Launch; threads in a process of their own, without what other tests have left behind."""
+
+    def ranks(_comm) -> list:
+        return list(ddp_lab.launch(program, world_size, transport=transport, **options))
+
+    return ddp_lab.launch(ranks, 1)[0] if transport == "threads" else ranks(None)
+
+
 def each_receives_first(comm) -> None:
     other = 1 - comm.rank
     comm.recv(other)
@@ -22,6 +31,15 @@ def receives_from_itself(comm) -> None:
 
 def one_receives_where_the_other_meets(comm) -> None:
     comm.recv(1) if comm.rank == 0 else comm.barrier()
+
+
+def works_beside(comm) -> None:
+    comm.all_reduce(np.ones(3), async_op=True).wait()
+
+
+def waits_after_work_beside(comm) -> None:
+    works_beside(comm)
+    each_receives_first(comm)
 
 
 def a_ring_that_has_worked_before(comm) -> None:
@@ -39,30 +57,49 @@ def one_waits_for_a_circle_of_others(comm) -> None:
     ("program", "world_size", "circle"),
     [
         (each_receives_first, 2, [(0, 1), (1, 0)]),
+        (waits_after_work_beside, 2, [(0, 1), (1, 0)]),
         (receives_from_itself, 1, [(0, 0)]),
         (one_receives_where_the_other_meets, 2, [(0, 1), (1, 0)]),
         (a_ring_that_has_worked_before, 3, [(0, 2), (1, 0), (2, 1)]),
         (one_waits_for_a_circle_of_others, 3, [(0, 1), (1, 0)]),
     ],
 )
-def test_a_circle_is_told_with_who_waits_for_whom(program, world_size: int, circle) -> None:
+@pytest.mark.parametrize("transport", ["shm", "threads"])
+def test_a_circle_is_told_with_who_waits_for_whom(
+    program, world_size: int, circle, transport: str
+) -> None:
     with pytest.raises(ddp_lab.Deadlock) as caught:
-        ddp_lab.launch(program, world_size, timeout_s=280)
+        run(transport, program, world_size)
     for rank, peer in circle:
         assert f"rank {rank} waits for rank {peer} in " in str(caught.value)
     assert f"{__file__}:" in str(caught.value)
     assert str(caught.value).count(" waits for ") == len(circle)
 
 
-def test_a_circle_over_an_emulated_link_is_told() -> None:
+@pytest.mark.parametrize("transport", ["shm", "threads"])
+def test_a_circle_over_an_emulated_link_is_told(transport: str) -> None:
     def rank(comm) -> None:
         comm.recv((comm.rank + 1) % comm.size)
 
     with pytest.raises(ddp_lab.Deadlock, match="rank 3 waits for rank 0 in recv"):
-        ddp_lab.launch(rank, 4, hosts=2, link=ddp_lab.Link(1e-3, 1e-8), timeout_s=280)
+        run(transport, rank, 4, hosts=2, link=ddp_lab.Link(1e-3, 1e-8))
 
 
-def test_who_may_still_send_from_another_thread_is_in_no_circle() -> None:
+def test_threads_without_a_way_to_the_ranks_are_no_senders() -> None:
+    def beside_the_kernel(comm) -> None:
+        class Kernels(threading.Thread):
+            __module__ = "ipykernel.control"
+
+        Kernels(target=threading.Event().wait, daemon=True).start()
+        run("threads", works_beside, 2)
+        run("threads", each_receives_first, 2)
+
+    with pytest.raises(ddp_lab.Deadlock):
+        ddp_lab.launch(beside_the_kernel, 1)
+
+
+@pytest.mark.parametrize("transport", ["shm", "threads"])
+def test_who_may_still_send_from_another_thread_is_in_no_circle(transport: str) -> None:
     def rank(comm) -> float:
         other = 1 - comm.rank
         sender = None
@@ -79,10 +116,11 @@ def test_who_may_still_send_from_another_thread_is_in_no_circle() -> None:
             sender.join()
         return float(received[0])
 
-    assert list(ddp_lab.launch(rank, 2, timeout_s=280)) == [7.0, 7.0]
+    assert run(transport, rank, 2) == [7.0, 7.0]
 
 
-def test_a_wait_with_a_limit_of_its_own_is_in_no_circle() -> None:
+@pytest.mark.parametrize("transport", ["shm", "threads"])
+def test_a_wait_with_a_limit_of_its_own_is_in_no_circle(transport: str) -> None:
     def rank(comm) -> str:
         other = 1 - comm.rank
         try:
@@ -92,7 +130,7 @@ def test_a_wait_with_a_limit_of_its_own_is_in_no_circle() -> None:
         comm.send(np.zeros(1), other)
         return "went on"
 
-    assert list(ddp_lab.launch(rank, 2, timeout_s=280)) == ["went on"] * 2
+    assert run(transport, rank, 2) == ["went on"] * 2
 
 
 def test_only_notes_of_the_waits_that_last_close_a_circle() -> None:

@@ -278,10 +278,20 @@ def test_notes_and_the_exceptions_of_a_group_are_shown() -> None:
     assert "\n  one of them ValueError: first\n  one of them KeyError: 'second'" in text
 
 
+async def asynchronous(comm):
+    return comm.rank
+
+
+def yields(comm):
+    yield comm.rank
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         ((1, 2), "not a function: got 1"),
+        ((asynchronous, 2), "a call of the function does not run it: got <function asynchronous"),
+        ((yields, 2), "a call of the function does not run it: got <function yields"),
         ((print, 0), "no such number of ranks: got 0"),
         ((print, 2.0), "no such number of ranks: got 2.0"),
         ((print, 100), "too many processes: got 100, expected at most 80"),

@@ -14,9 +14,9 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from ddp_lab.errors import Deadlock, OutOfSharedMemory, RankLost, RankTimeout
+from ddp_lab.errors import OutOfSharedMemory, RankLost, RankTimeout
 from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, check_buffer
-from ddp_lab.transport.board import inspect, is_alone, report_of, waiting
+from ddp_lab.transport.board import deadlock, inspect, is_alone
 from ddp_lab.transport.header import call_site
 from ddp_lab.transport.shm.board import ShmBoard
 from ddp_lab.transport.shm.rendezvous import SharedRendezvous
@@ -108,7 +108,7 @@ class ShmTransport:
 class Watch:
     """Called while a rank waits for a peer: shows the wait on the board and looks at the peer."""
 
-    __slots__ = ("_ends", "_give_up", "_peer", "_peers_wait", "_shown", "_transport")
+    __slots__ = ("_alone", "_ends", "_give_up", "_peer", "_peers_wait", "_shown", "_transport")
 
     def __init__(
         self,
@@ -123,18 +123,20 @@ class Watch:
         self._give_up = give_up
         # A wait that may end by itself, or by a peer that waits, closes no circle.
         self._ends = for_room or give_up is not None or transport.board.has_own_limit()
-        self._shown = False
+        self._shown = self._alone = False
         self._peers_wait = 0  # the number of the peer's wait at the last look
 
     def __call__(self) -> bool:
         """Return whether to go on waiting; raise if it is in vain."""
         transport = self._transport
-        if not self._shown:
+        alone = not self._ends and is_alone()
+        if not self._shown or alone is not self._alone:
+            # Shown anew once no other thread can send: what one has sent is not yet looked for.
             transport.board.wait(transport.rank, self._peer, call_site())
-            self._shown = True
+            self._shown, self._alone = True, alone
         if self._peer != transport.rank:
             inspect(transport.board, transport.rank, self._peer)
-        if not self._ends and is_alone():
+        if alone:
             self._look_for_circle()
         return self._give_up is None or time.monotonic() < self._give_up
 
@@ -149,11 +151,7 @@ class Watch:
         self._peers_wait = board.wait_number(self._peer)
         circle = sorted(board.circle(rank))
         if circle and circle[0] == rank:
-            raise Deadlock(
-                f"{waiting(board.read(rank))}: ranks wait for each other, and none will send: "
-                f"{report_of(board, circle)} Let one of them send first, or all call the same.",
-                self._peer,
-            )
+            raise deadlock(board, rank, self._peer, circle)
 
     def close(self) -> None:
         """Take the wait off the board."""
