@@ -92,16 +92,25 @@ def test_code_in_a_string_that_is_executed_needs_what_it_names() -> None:
     texts = {"import numpy as np", "loss = train()"}  # a lab's own, which need not run
     statements = statements_of([("code", cell) for cell in cells])
     assert len(needed(statements, ["f"], given=texts)) == 3
+    documented = "exec('''def f(x):\\n    \"Has a loss.\"\\n    return np.sum(x)''')"
+    statements = statements_of([("code", cell) for cell in (*cells[:2], documented)])
+    found = [s.text for s in needed(statements, ["f"], given=texts)]
+    assert found == [cells[0], documented]
 
 
 def test_words_of_a_docstring_are_no_code_though_a_method_asks_for_vars() -> None:
-    code = 'class Module:\n    """Has what a loss asks for."""\n    def all(self): return vars(self)'
+    code = 'class Module:\n    """Has what a loss asks for."""\n    def a(self): return vars(self)'
     assert run("Module", "loss = train()", code) == [code]
 
 
 def test_a_prediction_runs_no_measurement_unless_an_answer_reads_it() -> None:
     measured = "seconds, runs = measure()"
-    cells = [measured, "ratio = (seconds + 1) / -runs", "shown = plot(4)", "def f(): return 1"]
+    cells = [
+        measured,
+        "ratio = (seconds[0] + len(runs)) / -runs",
+        "shown = plot(4)",
+        "def f(): return 1",
+    ]
     statements = statements_of([("code", text) for text in cells])
 
     def whole(root: str) -> list[str]:
