@@ -22,10 +22,10 @@ from autograder.grading.deadline import deadline
 from autograder.grading.slicing import (
     Analysed,
     definitions,
-    may_bind,
     needed,
     same_code,
     statements_of,
+    words_of_hidden_bindings,
 )
 from autograder.grading.submission import manual_answers, read
 from autograder.grading.time_budget import Task, deal_time
@@ -123,11 +123,11 @@ class LabGrader:
             return self.unreadable(f"notebook: not read: {error}. Send a smaller one.", submission)
         texts = definitions(statements)
         own = [s for s in statements if s.statement.text not in self._given_texts]
+        unseen = words_of_hidden_bindings(own)
         ready = {
             q.name
             for q in self.lab.questions
-            if not q.manual
-            and (self.attempted(q, texts) or any(may_bind(s, q.defines) for s in own))
+            if not q.manual and (self.attempted(q, texts) or not unseen.isdisjoint(q.defines))
         }
         tasks = [t for t in self.tasks if t.question.name in ready]
         seed = secrets.randbits(63)
@@ -224,8 +224,7 @@ class LabGrader:
         left = ends - time.monotonic()
         if left <= 0:
             return {}
-        with self._open(self.limits) as student:
-            student.allow(left)
+        with self._open(replace(self.limits, wall_s=left)) as student:
             student.load(whole)
             ask = partial(self._in_turn, self._ask, student=student, seed=seed, ends=ends)
             missed = [t for t in tasks if first[t.check.name].outcome is not Outcome.CORRECT]

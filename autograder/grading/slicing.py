@@ -7,6 +7,7 @@ reads, so they cost nothing. Works on text alone: nothing of the learner's is ru
 
 import ast
 import builtins
+import functools
 import re
 import symtable
 import textwrap
@@ -28,7 +29,7 @@ _BINDING = re.compile(
 MAX_STATEMENTS = 10_000  # at the top level; the longest honest labs have a twentieth
 _BUILTINS = frozenset(dir(builtins))
 _WORD = re.compile(r"[^\W\d]\w*")
-_BINDS_BY_TEXT = frozenset({"exec", "globals", "setattr", "vars"})
+_BINDS_BY_TEXT = frozenset({"__main__", "exec", "globals", "locals", "setattr", "vars"})
 _COMPREHENSIONS = frozenset({"listcomp", "setcomp", "dictcomp", "genexpr"})
 _NEARBY = 200  # bytes after a statement that are looked at for a `;`
 _COMPOUND = (
@@ -45,7 +46,8 @@ class Analysed:
     `sets` are the globals that its functions set when they are called, `calls` the functions that
     it calls for their effect alone. `ambient` statements change what those after them mean, or
     write a file that these may read, or set a variable of the environment. A `plain` one gives
-    names to constants and to what arithmetic makes of names: nothing else comes of it.
+    names to constants and to what arithmetic makes of names, their items and their lengths:
+    nothing else comes of it.
     """
 
     statement: Statement
@@ -144,13 +146,17 @@ def definitions(statements: Sequence[Analysed]) -> dict[str, str]:
     return {name: a.statement.text for a in statements for name in a.statement.binds}
 
 
-def may_bind(analysed: Analysed, names: Iterable[str]) -> bool:
-    """Return whether a statement could bind one of `names` in a way that its text does not show.
+def words_of_hidden_bindings(statements: Sequence[Analysed]) -> frozenset[str]:
+    """Return the words of statements that may bind names which their text does not show to bind.
 
-    Such as `exec("def f(x): ...")`, `globals()["f"] = g`, or a file with `f` in it.
+    Such as `exec("def f(x): ...")`, `globals()["f"] = g`, or a file with `f` in it; and the words
+    of what these read, for `exec(code)` or `globals().update(answers())`.
     """
-    hidden = analysed.ambient or not _BINDS_BY_TEXT.isdisjoint(analysed.reads)
-    return hidden and any(re.search(rf"\b{name}\b", analysed.statement.text) for name in names)
+    hidden = [s for s in statements if s.ambient or not _BINDS_BY_TEXT.isdisjoint(s.reads)]
+    by_name = definitions(statements)
+    read = {by_name[name] for s in hidden for name in s.reads & by_name.keys()}
+    texts = {*read, *(s.statement.text for s in hidden)}
+    return frozenset(word for text in texts for word in _WORD.findall(text))
 
 
 def same_code(text: str, other: str) -> bool:
@@ -170,6 +176,7 @@ def free_names(text: str) -> frozenset[str]:
     return frozenset(_all_reads(symtable.symtable(text, "<code>", "exec"))) - _BUILTINS
 
 
+@functools.lru_cache(maxsize=2)  # one statement may bind every answer, and be compared for each
 def shape(text: str) -> str | None:
     """Return what is the same for two definitions that `same_code`, or None if it is no Python."""
     try:
@@ -215,7 +222,7 @@ def _analysed(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
     binds = (STAR,) if star else _binds(table)
     reads = frozenset(_all_reads(table))
     if "exec" in reads:
-        reads |= frozenset(_words_executed(node))
+        reads |= frozenset(_names_executed(node))
     return Analysed(
         Statement(own, binds, tuple(_reads_now(table)), number, line),
         reads=reads,
@@ -228,13 +235,25 @@ def _analysed(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
     )
 
 
-def _words_executed(node: ast.stmt) -> Iterator[str]:
-    """Yield the words of all code that stands in a string within `exec(...)`."""
+def _names_executed(node: ast.stmt) -> Iterator[str]:
+    """Yield the global names that code in the strings within `exec(...)` reads."""
+    inside: set[ast.AST] = set()
     for call in ast.walk(node):
-        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "exec":
-            for inner in ast.walk(call):
-                if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
-                    yield from _WORD.findall(inner.value)
+        is_exec = isinstance(call, ast.Call) and getattr(call.func, "id", "") == "exec"
+        if is_exec and call not in inside:
+            inside.update(ast.walk(call))
+    strings = {inner.value for inner in inside if isinstance(inner, ast.Constant)}
+    for text in strings:
+        if isinstance(text, str):
+            yield from _names_read(textwrap.dedent(text))
+
+
+def _names_read(text: str) -> Iterable[str]:
+    """Return the global names that a text reads as code, or its words where it is none."""
+    try:
+        return free_names(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return _WORD.findall(text)
 
 
 def _is_ambient(node: ast.stmt, text: str) -> bool:
@@ -245,12 +264,15 @@ def _is_ambient(node: ast.stmt, text: str) -> bool:
 _PLAIN = (
     *(ast.Assign, ast.AnnAssign, ast.Expr, ast.Constant, ast.Name, ast.Tuple, ast.List, ast.Dict),
     *(ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.IfExp, ast.expr_context),
-    *(ast.operator, ast.unaryop, ast.cmpop, ast.boolop),
+    *(ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.Subscript, ast.Slice),
 )
+_OF_NUMBERS = frozenset({"abs", "float", "int", "len", "max", "min", "round", "sum"})
 
 
 def _is_plain(node: ast.stmt) -> bool:
-    return all(isinstance(inner, _PLAIN) for inner in ast.walk(node))
+    functions = [call.func for call in ast.walk(node) if isinstance(call, ast.Call)]
+    numbers = all(isinstance(f, ast.Name) and f.id in _OF_NUMBERS for f in functions)
+    return numbers and all(isinstance(inner, (*_PLAIN, ast.Call)) for inner in ast.walk(node))
 
 
 def _own_text(node: ast.stmt, lines: Sequence[bytes]) -> tuple[str, int]:

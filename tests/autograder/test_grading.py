@@ -267,6 +267,8 @@ def test_what_the_text_does_not_show_an_answer_to_need_has_run_all_the_same(
         f"exec({SCALE!r})",
         "globals()['scale'] = lambda x, factor: x * factor",
         "import sys\nsetattr(sys.modules[__name__], 'scale', lambda x, f: x * f)",
+        "def all():\n    scale = lambda x, f: x * f\n    return locals()\nglobals().update(all())",
+        f"code = {SCALE!r}\nexec(code)",
     ],
 )
 def test_an_answer_that_the_text_does_not_show_is_attempted(
@@ -362,6 +364,22 @@ def test_a_second_attempt_at_a_check_stays_within_the_time_of_the_submission(
     slow = "import time\ndef scale(x, f):\n    time.sleep(0.6)\n    return ones[0] * x * f"
     cells = [("code", "ones = []\nalias = ones\nalias.append(1)"), ("code", slow)]
     assert outcomes(grader.grade(notebook(cells)))["scale"] == {INCORRECT}
+
+
+def test_a_second_attempt_has_what_the_first_has_left_for_its_cells_too(
+    sample_lab, notebook
+) -> None:
+    walls: list[float] = []
+
+    def opened(limits: Limits) -> contextlib.nullcontext[LocalStudent]:
+        walls.append(limits.wall_s)
+        return contextlib.nullcontext(LocalStudent())
+
+    wrong = "def scale(x, f):\n    return x"
+    grader = LabGrader(sample_lab, open_student=opened)
+    grader.grade(notebook([("code", "print('mine')"), ("code", wrong)]))
+    assert len(walls) == 2
+    assert walls[1] < walls[0]
 
 
 def test_points_are_shared_by_weight(lab_copy, notebook) -> None:

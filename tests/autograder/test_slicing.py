@@ -92,18 +92,25 @@ def test_code_in_a_string_that_is_executed_needs_what_it_names() -> None:
     texts = {"import numpy as np", "loss = train()"}  # a lab's own, which need not run
     statements = statements_of([("code", cell) for cell in cells])
     assert len(needed(statements, ["f"], given=texts)) == 3
+    documented = "exec('''def f(x):\\n    \"Has a loss.\"\\n    return np.sum(x)''')"
+    statements = statements_of([("code", cell) for cell in (*cells[:2], documented)])
+    found = [s.text for s in needed(statements, ["f"], given=texts)]
+    assert found == [cells[0], documented]
 
 
 def test_words_of_a_docstring_are_no_code_though_a_method_asks_for_vars() -> None:
-    code = (
-        'class Module:\n    """Has what a loss asks for."""\n    def all(self): return vars(self)'
-    )
+    code = 'class Module:\n    """Has what a loss asks for."""\n    def a(self): return vars(self)'
     assert run("Module", "loss = train()", code) == [code]
 
 
 def test_a_prediction_runs_no_measurement_unless_an_answer_reads_it() -> None:
     measured = "seconds, runs = measure()"
-    cells = [measured, "ratio = (seconds + 1) / -runs", "shown = plot(4)", "def f(): return 1"]
+    cells = [
+        measured,
+        "ratio = (seconds[0] + len(runs)) / -runs",
+        "shown = plot(4)",
+        "def f(): return 1",
+    ]
     statements = statements_of([("code", text) for text in cells])
 
     def whole(root: str) -> list[str]:
@@ -170,7 +177,7 @@ def test_a_cell_that_is_no_python_fails_alone_and_binds_what_it_seems_to() -> No
         ("%time x = f(3)", "x = f(3)"),
         ("if a:\n    %cd ..\n    x = 1", "if a:\n    pass\n    x = 1"),
         ("%%time\nx = 1", "\nx = 1"),
-        ("%%bash\nx = 1", ""),
+        ("%%ranks 4\nx = 1", ""),
         ("%%bash\nrm -rf ~", ""),
         ("%%writefile m.py\nx = 1\n", "open('m.py', 'w', encoding='utf-8').write('x = 1\\n')"),
         ("x = 1\n%env A = b c", "x = 1\n__import__('os').environ['A'] = 'b c'"),
