@@ -76,13 +76,13 @@ def _grading(connection: sa.Connection, submission_id: int, report: Report, now:
     number = inserted(connection, gradings, row)
     text = json.dumps(report.to_dict())
     connection.execute(reports.insert().values(grading_id=number, report=text))
-    _note_answers(connection, number, report)
+    note_answers(connection, number, report)
     leaderboard.note(connection, number, report)
     tries.note(connection, number, report)
     return number
 
 
-def _note_answers(connection: sa.Connection, grading_id: int, report: Report) -> None:
+def note_answers(connection: sa.Connection, grading_id: int, report: Report) -> None:
     """Write down which answers of a grading people mark."""
     rows = {
         answer.question: {
@@ -95,6 +95,14 @@ def _note_answers(connection: sa.Connection, grading_id: int, report: Report) ->
     }
     if rows:
         connection.execute(answers.insert(), list(rows.values()))
+
+
+def note_alike(connection: sa.Connection, grading_id: int) -> None:
+    """Write down anew which answers of a grading people mark: what an older release did not."""
+    report = _with_marks(connection, 0, grading_id)
+    if report is not None:
+        connection.execute(answers.delete().where(answers.c.grading_id == grading_id))
+        note_answers(connection, grading_id, report)
 
 
 def _draft(
