@@ -63,11 +63,11 @@ class _AboutRank(DdpLabError):
         return type(self), (self.args[0], self.rank)
 
 
-class RankLost(_AboutRank, ConnectionError):
-    """A peer that was waited for has ended."""
+class RankLost(_AboutRank, ConnectionError, RuntimeError):
+    """A peer that was waited for has ended; torch's programs expect a `RuntimeError`."""
 
 
-class RankTimeout(_AboutRank, TimeoutError):
+class RankTimeout(_AboutRank, TimeoutError, RuntimeError):
     """A peer said nothing for the whole time allowed."""
 
 

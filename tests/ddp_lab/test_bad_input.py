@@ -356,3 +356,14 @@ def test_what_stands_in_the_place_of_something_else_is_named(call: str, facts: s
     names |= {"Checkpoint": Checkpoint, "module": torch.nn.Linear(2, 2), "comm": alone()}
     with pytest.raises(ddp_lab.InvalidArgument, match=facts):
         eval(call, names)
+
+
+@pytest.mark.parametrize(
+    ("kind", "standard"), [("RankLost", ConnectionError), ("RankTimeout", TimeoutError)]
+)
+def test_programs_of_torch_catch_what_is_said_of_a_rank(kind: str, standard: type) -> None:
+    """They write `except RuntimeError` around a collective, which is what gloo raises."""
+    error = getattr(ddp_lab, kind)("rank 1 has ended", 1)
+    assert isinstance(error, RuntimeError) and isinstance(error, standard)
+    assert copy.copy(error).rank == 1
+    assert str(error) == "rank 1 has ended"
