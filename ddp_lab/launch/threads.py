@@ -98,7 +98,7 @@ def bystanders() -> list[threading.Thread]:
     return [
         thread
         for thread in threading.enumerate()
-        if (getattr(thread, "_target", None) or type(thread)).__module__.startswith(owners)
+        if str((getattr(thread, "_target", None) or type(thread)).__module__).startswith(owners)
     ]
 
 

@@ -98,6 +98,15 @@ def test_threads_without_a_way_to_the_ranks_are_no_senders() -> None:
         ddp_lab.launch(beside_the_kernel, 1)
 
 
+def test_a_thread_that_runs_a_function_of_no_module_disturbs_no_launch() -> None:
+    lock = threading.Lock()
+    with lock:
+        waiting = threading.Thread(target=lock.acquire)  # whose __module__ is None
+        waiting.start()
+        assert ddp_lab.launch(lambda comm: comm.rank, 2, transport="threads") == [0, 1]
+    waiting.join()
+
+
 @pytest.mark.parametrize("transport", ["shm", "threads"])
 def test_who_may_still_send_from_another_thread_is_in_no_circle(transport: str) -> None:
     def rank(comm) -> float:

@@ -68,6 +68,8 @@ def row(xp: Namespace, name: str, plain: Callable[..., Array], *arrays: Any) -> 
 
 def pair(xp: Namespace, name: str, plain: Callable[..., Array], a: Any, b: Any) -> Array:
     """Return a row of two arrays, or an array and a number, that broadcast."""
+    if xp is not np:
+        return plain(a, b)
     large, other = (a, b) if a.size >= b.size else (b, a)
     if not fits(xp, large, least=SOME) or other.dtype is not large.dtype:
         return plain(a, b)

@@ -326,7 +326,7 @@ def test_commands_work_on_one_course_of_several(several: Any, capsys: Any) -> No
     database = ["--database", settings.database_url]
     enrolled(staff_of(several, "ml"), "ada")
     assert main(["migrate", "--data", str(settings.data), *database]) == 2  # it is served
-    assert main(["person", "ada", *where[:2], *database]) == 2
+    assert main(["person", "ada", "--remove", *where[:2], *database]) == 2
     assert "nobody is called 'ada'" in capsys.readouterr().err
     assert main(["person", "ada", "--remove", *where, *database]) == 0
     assert "ada is removed" in capsys.readouterr().out
