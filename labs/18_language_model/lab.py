@@ -1102,7 +1102,7 @@ predicted_between = COSTS[4]
 
 # %%
 PROMPT, N = encode("Return the "), 40
-PER_SLOT = (COSTS[8] - COSTS[1]) / 7
+PER_SLOT = min(max(COSTS[8] - COSTS[1], 0.0) / 7, COSTS[1])  # not below nothing, if times waver
 PER_S = 0.5 * 1e3 * 8 / (COSTS[8] * 30)  # readers a second, of 30 tokens each
 load = load_of(N, PER_S, len(PROMPT), CONTEXT - len(PROMPT))
 prices = {"step_ms": COSTS[1] - PER_SLOT, "per_slot_ms": PER_SLOT, "slots": 8}
