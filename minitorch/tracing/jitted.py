@@ -102,15 +102,15 @@ class Jitted:
     def _record(self, tensors: list[Tensor], rebuild: Rebuild, kind: tuple[Any, ...]) -> Traced:
         """Return a new trace, of what is outside as it is."""
         reach: Reach = kind[0]
-        kept: list[str] = []
+        left_behind: list[str] = []
         try:
             traced = record(self.function, tensors, rebuild, "jit", reach, optimize=self.optimize)
         finally:
-            kept += reach.put_back()
-        if kept:
+            left_behind += reach.put_back()
+        if left_behind:
             raise GraphError(
-                f"jit: the function keeps a traced value in {kept[0]}, which it reads: the next "
-                "call would find nothing there. Update a tensor in place "
+                f"jit: the function keeps a traced value in {left_behind[0]}, which it reads: the "
+                "next call would find nothing there. Update a tensor in place "
                 "(register_buffer, copy_), or pass it in and return it."
             )
         reach.settle(self._ignored)
