@@ -86,11 +86,11 @@ class Jitted:
     def _reach(self, static: Hashable) -> Reach:
         """Return what the function reaches, from the objects among its arguments as well."""
         objects = objects_in(static)
-        reach = self._reaches.pop(objects, None)
-        if reach is None or not reach.holds():
-            self._drop(reach)
-            reach = Reach(self.function, objects)
-        self._reaches[objects] = reach
+        reach = self._reaches.get(objects)
+        if reach is not None and reach.holds():
+            return reach
+        self._drop(reach)
+        reach = self._reaches[objects] = Reach(self.function, objects)
         if len(self._reaches) > MOST_TRACES:
             self._drop(self._reaches.pop(next(iter(self._reaches))))
         return reach

@@ -63,12 +63,6 @@ def decaying(wrap: Wrap) -> list[Any]:
     return [fast(mt.ones(1)) for _ in range(5)]
 
 
-def first_call(wrap: Wrap) -> list[Any]:
-    fast, module = wrap(Scaling()), Scaling()
-    module.factor = 3.0
-    return [fast(mt.ones(1)), wrap(module)(mt.ones(1))]
-
-
 class Scaling(nn.Module):
     unit = 1.0
 
@@ -175,7 +169,7 @@ def copies(wrap: Wrap) -> list[Any]:
 @pytest.mark.parametrize(
     "program",
     [
-        counting, counting_in_a_class, decaying, first_call, class_attributes, modules_given,
+        counting, counting_in_a_class, decaying, class_attributes, modules_given,
         modules_in_a_list, statistics_of_a_module_given, functions_given, decorated_methods,
         remembering_for_others, copies,
     ],
