@@ -51,14 +51,18 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     worker = getattr(session.config, "workerinput", None)
     if worker is None or sys.dont_write_bytecode:
         return
-    count, state = worker["workercount"], session.config.stash[rewrite.assertstate_key]
-    files = sorted(Path(__file__).parent.rglob("test_*.py"))
-    for path in files[int(worker["workerid"].removeprefix("gw")) % count :: count]:
-        code = rewrite.get_cache_dir(path) / (path.stem + rewrite.PYC_TAIL)
-        is_fresh = code.exists() and code.stat().st_mtime >= path.stat().st_mtime
-        if not is_fresh and rewrite.try_makedirs(code.parent):
-            version, rewritten = rewrite._rewrite_test(path, session.config)
-            rewrite._write_pyc(state, rewritten, version, code)
+    number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    for path in sorted(Path(__file__).parent.rglob("test_*.py"))[number % count :: count]:
+        with contextlib.suppress(Exception):  # pytest's own, which does it anyway when it collects
+            _rewrite_asserts(path, session.config)
+
+
+def _rewrite_asserts(path: Path, config: pytest.Config) -> None:
+    code = rewrite.get_cache_dir(path) / (path.stem + rewrite.PYC_TAIL)
+    is_fresh = code.exists() and code.stat().st_mtime >= path.stat().st_mtime
+    if not is_fresh and rewrite.try_makedirs(code.parent):
+        version, rewritten = rewrite._rewrite_test(path, config)
+        rewrite._write_pyc(config.stash[rewrite.assertstate_key], rewritten, version, code)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
