@@ -44,6 +44,7 @@ REFERENCE = {
     "Costs and simulation": ("ddp_lab.costs", "ddp_lab.simulate"),
     "Checks": ("autograder.checks",),
 }
+DEMO_ROW = re.compile(r"^\| \[(.+?)\]\(labs/demos/(\w+)\) \| (\d\d) \| (.+) \|$", re.MULTILINE)
 SOURCE_LINK = re.compile(r"\]\(\.\./([\w/]+\.py)\)")
 
 
@@ -120,18 +121,22 @@ def labs_page() -> str:
 
 
 def demos_page(files: Path) -> str:
-    """Return the page of the demos; their own pages are copied into `files`."""
+    """Return the page of the demos, as README lists them; their own pages go into `files`."""
     files.mkdir(parents=True)
-    said = ["# Lecture demos\n", "Each is a page of its own that needs no kernel and no network.\n"]
-    for page in sorted(DEMOS.glob("*/*.html")):
-        shutil.copy(page, files)
-        title = re.search(r"<title>(.*?)</title>", page.read_text(), re.DOTALL)
-        name = title[1].strip() if title else page.stem
-        frame = (
-            f'<iframe class="demo" loading="lazy" title="{name}" src="demos/{page.name}"></iframe>'
+    labs = {path.name[:2]: path.name for path in find_labs(LABS)}
+    parts = [
+        "# Lecture demos\n",
+        "Each is a page of its own that needs no kernel and no network.\n",
+    ]
+    for name, folder, number, shows in DEMO_ROW.findall((ROOT / "README.md").read_text()):
+        shutil.copy(DEMOS / folder / f"{folder}.html", files)
+        title, page = name[0].upper() + name[1:], f"demos/{folder}.html"
+        parts.append(
+            f"## {title}\n\n[Lab {number}](labs/{labs[number]}): {shows}. "
+            f'<a href="{page}">Alone on a page</a>\n\n'
+            f'<iframe class="demo" loading="lazy" title="{name}" src="{page}"></iframe>\n'
         )
-        said.append(f'## {name}\n\n{frame}\n\n<a href="demos/{page.name}">Alone on a page</a>\n')
-    return "\n".join(said)
+    return "\n".join(parts)
 
 
 def reference_page(source: Path) -> str:

@@ -105,3 +105,13 @@ def test_a_sharp_figure_of_a_lab_is_on_its_page(site_script: ModuleType, tmp_pat
     (drawn,) = [o for cell in page["cells"] for o in cell.get("outputs", ()) if "data" in o]
     size = drawn["metadata"]["image/png"]
     assert f'width="{size["width"]}"' in drawn["data"]["text/html"]
+
+
+def test_the_page_of_demos_has_each_once_in_the_order_of_the_labs(
+    site_script: ModuleType, tmp_path: Path
+) -> None:
+    page = site_script.demos_page(tmp_path / "demos")
+    shown = re.findall(r'src="demos/(\w+)\.html"', page)
+    assert sorted(shown) == sorted(path.stem for path in (ROOT / "labs/demos").glob("*/*.html"))
+    labs = re.findall(r"\[Lab (\d\d)\]", page)
+    assert len(labs) == len(shown) and labs == sorted(labs)
