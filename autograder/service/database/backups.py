@@ -109,10 +109,7 @@ def restore(source: Path, data: Path, url: str = "") -> None:
             needs = "an empty database: give --database URL" if dumped else "no --database"
             raise StartError(f"restore: {source} needs {needs}.")
         for path in dumped:
-            try:
-                dumps.read_into(url, path)
-            except StartError as error:
-                raise StartError(f"restore: is its database empty? {error}") from error
+            dumps.read_into(url, path)
             path.unlink()
             files.remove(path)
         folder = min(files, key=lambda path: len(path.parts)).parent

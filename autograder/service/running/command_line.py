@@ -218,7 +218,7 @@ def _export(arguments: argparse.Namespace) -> int:
         with written(arguments.output) as file:
             notes = _write_export(arguments, file)
     is_final = arguments.template is not None or arguments.format in FINAL
-    for line in (*notes["problems"], *(notes["not_final"] if is_final else ())):
+    for line in (*notes["problems"], *notes["skipped"], *(notes["not_final"] if is_final else ())):
         print(f"export: {line}", file=sys.stderr)
     return 1 if notes["problems"] else 0
 
@@ -231,7 +231,7 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
         connection = _connection(arguments)
         connection.export_to(arguments.format, file, **options)
         if template is None and arguments.format not in FINAL:
-            return {"problems": [], "not_final": []}
+            return {"problems": [], "skipped": [], "not_final": []}
         return connection.export_notes(arguments.format, **options)
     from autograder.service.reports.exports import Book, chunks, export, not_final
     from autograder.service.reports.platforms import filled
@@ -239,15 +239,15 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
 
     with courses.opened(arguments.data, "", arguments.course) as store:
         book = Book(store.roster, store.submissions, arguments.lab)
-        problems: list[str] = []
+        problems, skipped = list[str](), list[str]()
         if template is None:
             _, pieces = export(arguments.format, store.roster, store.submissions, lab=arguments.lab)
         else:
             done = filled(arguments.format, template, book)
-            pieces, problems = done.lines(), done.problems
+            pieces, problems, skipped = done.lines(), done.problems, done.skipped
         for piece in chunks(pieces):
             file.write(piece.encode())
-        return {"problems": problems, "not_final": not_final(book)}
+        return {"problems": problems, "skipped": skipped, "not_final": not_final(book)}
 
 
 def _standing(arguments: argparse.Namespace) -> None:
