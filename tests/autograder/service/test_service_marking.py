@@ -312,6 +312,10 @@ def test_a_sample_is_marked_twice_blind_and_staff_decide(
     for path in ("?sample=1", f"?at={numbers[0]}"):
         page = theirs.get(f"/grading/01_first/why{path}").text
         assert "second mark" in page and "grace&#39;s" not in page and 'value="2"' not in page
+    listed = {"lab": "01_first", "question": "why", "answers": 4, "undecided": 0}
+    for who, yours in ((hal, 3), (grace, 0)):
+        assert ask(who, "GET", "/api/grading")[1]["samples"] == [{**listed, "yours": yours}]
+    assert "3 wait for your second mark" in theirs.get("/grading").text
     desk = ask(hal, "GET", f"{WHY}?sample=1")[1]
     assert (desk["second"], desk["total"], desk["left"]) == (True, 4, 3)
     assert desk["answer"]["score"] is None and desk["submission"] == numbers[0]
@@ -330,6 +334,9 @@ def test_a_sample_is_marked_twice_blind_and_staff_decide(
         (numbers[1], 0.0),
     ]
     assert [score(running, n) for n in numbers] == [2.0, 1.0, 0.5, 0.0]  # the first counts
+    assert ask(hal, "GET", "/api/grading")[1]["samples"] == [
+        {**listed, "yours": 1, "undecided": 1}  # of two pairs one differs
+    ]
     asked = ["--server", hal.server, "--token", hal.token]
     assert main(["marking", "sample", "first", "why", *asked]) == 0
     said = capsys.readouterr().out
