@@ -330,7 +330,9 @@ def test_an_identical_answer_handed_in_again_keeps_its_mark(running: Any) -> Non
 # Re-gradings
 
 
-def test_a_batch_shows_what_changes_and_changes_it_when_published(running: Any) -> None:
+def test_a_batch_shows_what_changes_and_changes_it_when_published(
+    running: Any, browse: Any
+) -> None:
     ada, bob = running.enroll("Ada"), running.enroll("Bob")
     right, wrong = graded(running, ada, "x = 1"), graded(running, bob, "x = 2")
     running.grader.right = "x = 2"
@@ -343,6 +345,10 @@ def test_a_batch_shows_what_changes_and_changes_it_when_published(running: Any) 
         {"id": wrong, "login": "Bob", "before": 0.0, "after": 4.0},
     ]
     assert ada.submission(str(right))["score"] == 4.0
+    browser = browse(running.staff.server)
+    browser.log_in(running.staff.token)
+    page = browser.get(f"/regrades/{batch}").text
+    assert "<code>scale</code> 4 → 0" in page and "<code>scale</code> 0 → 4" in page
     assert ask(ada, "POST", f"{path}/publish")[0] == 403
     status, found = ask(running.staff, "POST", f"{path}/publish")
     assert (status, found["state"], len(found["changed"])) == (200, "published", 2)

@@ -4,17 +4,20 @@ A batch sends the finished submissions of a lab through the queue again. Their n
 as drafts (see `grades.publish`), and learners see no change until the batch is published.
 """
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
+from autograder.records import Report
 from autograder.service.database.database import Records
 from autograder.service.database.schema import PARKED, people, regrades, regradings, submissions
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
 from autograder.service.records.calendar import calendar
-from autograder.service.records.grades.gradings import inserted
+from autograder.service.records.grades.gradings import inserted, published, with_marks
 from autograder.service.records.outbox import touch
 from autograder.service.records.people import Person
 from autograder.service.records.roster.teams import follow
@@ -31,6 +34,15 @@ class Change:
 
     id: int
     login: str
+    before: float | None
+    after: float | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a batch changes of one question, before lateness; None: it is not there."""
+
+    question: str
     before: float | None
     after: float | None
 
@@ -110,6 +122,19 @@ class Regrades(Records):
         count = sa.select(sa.func.count()).select_from(regradings).where(*_differs(batch))
         return self.database.scalar(count) or 0
 
+    def differences(self, batch: int, changes: Iterable[Change]) -> dict[int, list[Difference]]:
+        """Return of what a batch changes, before it is published, the questions that differ."""
+        chosen = [change.id for change in changes]
+        query = sa.select(regradings.c.submission_id, regradings.c.grading_id)
+        query = query.where(regradings.c.batch == batch, regradings.c.submission_id.in_(chosen))
+        with self.database.read() as connection:
+            return {
+                number: _differences(
+                    published(connection, number), with_marks(connection, number, grading_id)
+                )
+                for number, grading_id in list(connection.execute(query))
+            }
+
     def publish(self, batch: int, by: Person) -> Batch:
         """Let the new gradings of a batch count; of one that is published already, nothing changes.
 
@@ -141,6 +166,23 @@ class Regrades(Records):
                 restand(connection, current.lab, *learners)
                 connection.execute(regrades.update().where(this_batch).values(published_at=now))
             return _batch(connection, batch)
+
+
+def _differences(before: Report | None, after: Report | None) -> list[Difference]:
+    olds, news = _scores(before), _scores(after)
+    names = dict.fromkeys((*news, *olds))
+    rows = (Difference(name, olds.get(name), news.get(name)) for name in names)
+    return [row for row in rows if row.before != row.after]
+
+
+def _scores(report: Report | None) -> dict[str, float]:
+    scores: defaultdict[str, float] = defaultdict(float)
+    if report is not None:
+        for result in report.results:
+            scores[result.question] += result.score
+        for answer in report.manual:
+            scores[answer.question] += answer.score or 0.0
+    return {question: round(score, 6) for question, score in scores.items()}
 
 
 def _running(connection: sa.Connection, lab: str) -> Any:

@@ -9,6 +9,7 @@ from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
 from autograder.service.errors import Refused
 from autograder.service.records.rules import DATES, Rules
+from autograder.service.records.terms.schedule import digest, take
 from autograder.service.reports import numbers
 from autograder.service.times import date
 from autograder.service.web import openapi
@@ -84,19 +85,23 @@ def _add_api(api: APIRouter, course: Course) -> None:
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/labs")
     def labs(person: Visitor) -> Response:
-        rows = course.labs_for(person)
+        labs, rules = course.labs_for(person), course.store.dates.calendar().rules
+        seen = {lab["name"]: digest({lab["name"]: rules.get(lab["name"], Rules())}) for lab in labs}
         beside: dict[str, Any] = {
             **course.news(person),
             "batches": course.store.regrades.all() if person.is_staff else [],
             "drafts": course.drafts_for(person),
+            "seen": seen,
         }
         return course.page(
-            "labs", person=person, labs=rows, fields=FIELDS, date_fields=DATES, **beside
+            "labs", person=person, labs=labs, fields=FIELDS, date_fields=DATES, **beside
         )
 
     @pages.post("/labs/{lab}/dates")
     def dates(person: InstructorSender, lab: LabName, form: Fields) -> Response:
-        course.store.dates.set_rules(lab, Rules.read(_rules(form)), person)
+        says = {lab: Rules.read(_rules(form)).to_dict()}
+        database, now, seen = course.store.database, course.store.clock(), form.get("seen")
+        take(database, now, says, person, dry_run=False, seen=seen)
         course.totals.wake()
         return RedirectResponse("/labs", 303)
 

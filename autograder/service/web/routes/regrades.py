@@ -8,7 +8,7 @@ from fastapi.responses import RedirectResponse, Response
 from autograder.service.errors import Refused
 from autograder.service.records.marking import regrade_requests
 from autograder.service.records.marking.regrade_requests import RegradeRequest
-from autograder.service.records.marking.regrades import Batch
+from autograder.service.records.marking.regrades import PUBLISHED, Batch
 from autograder.service.reports.gradebook import PAGE_ROWS
 from autograder.service.times import iso
 from autograder.service.web import openapi
@@ -69,6 +69,8 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         more = changes[-1].id if len(changes) == PAGE_ROWS else None
         shown: dict[str, Any] = {"batch": current, "changes": changes, "more": more}
         shown["count"] = course.store.regrades.changed(batch)
+        if current.state != PUBLISHED:  # then the report from before counts no more
+            shown["differences"] = course.store.regrades.differences(batch, changes)
         return course.page("regrade", person=person, **shown)
 
     @pages.get("/regrades/{batch}/state")
