@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -206,16 +206,19 @@ def _say(
 _TITLES = {422: "This could not be read", 409: "Not now", 413: "Too large"}  # in people's words
 
 
+_NEXT = {404: ". Check the address.", 405: ". It takes what a page sends: go back to that page."}
+
+
 async def _answer(request: Request, error: Exception) -> Response:
     """Return what is said of an error, to whoever asked for what raised it."""
     match error:
         case access.LoginNeeded():
-            return RedirectResponse(f"/login?next={quote(error.next)}", 303)
+            return RedirectResponse(error.path, 303)
         case Refused():
             return _say(request, error.status, str(error), error.headers)
         case HTTPException():
             message = f"{request.method} {request.url.path}: {error.detail}"
-            message += ". Check the address." if error.status_code == 404 else ""
+            message += _NEXT.get(error.status_code, "")
             return _say(request, error.status_code, message, error.headers)
         case RequestValidationError():
             first = error.errors()[0]

@@ -50,6 +50,20 @@ def test_logging_out_ends_the_session_on_the_server(running: Any, browser: Any) 
     assert browser.get("/gradebook").status == 303
 
 
+def test_what_is_sent_after_the_session_ended_is_said_to_be_unsent(
+    running: Any, browser: Any
+) -> None:
+    """To go on to its address would show a page that there is not."""
+    number = graded(running, ada := running.enroll("Ada"))
+    browser.log_in(ada.token)
+    browser.ask("POST", "/logout")
+    form = {"question": "scale", "text": "written for an hour"}
+    answer = browser.ask("POST", f"/submissions/{number}/requests", form)
+    page = browser.get(answer.getheader("Location"))
+    assert page.status == 200 and "what you sent was not stored" in page.text
+    assert 'name="next" value="/"' in page.text
+
+
 def test_the_bearer_token_is_no_cookie(running: Any, browser: Any) -> None:
     browser.cookie = f"course_session={running.staff.token}"
     assert browser.get("/gradebook").status == 303
