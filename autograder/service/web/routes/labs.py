@@ -23,7 +23,7 @@ from autograder.service.web.access import (
     entry_for,
 )
 from autograder.service.web.course import Course
-from autograder.service.web.forms import Fields, Json, LabName, number
+from autograder.service.web.forms import Fields, Json, LabName, RecordedLab, number
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
@@ -55,7 +55,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return {"name": lab, **new_rules.to_dict()}
 
     @api.get("/labs/{lab}/numbers", responses=openapi.EXPORT)
-    def how_it_went(_by: Staff, lab: LabName, format: str = "json") -> Any:
+    def how_it_went(_by: Staff, lab: RecordedLab, format: str = "json") -> Any:
         overview = numbers.overview(course.store.database, lab)
         if format not in ("json", "csv"):
             raise Refused(422, f"numbers: got format {format[:40]!r}, expected json or csv.")
@@ -113,14 +113,14 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"/learners/{quote(learner.login, safe='')}", 303)
 
     @pages.get("/labs/{lab}/numbers")
-    def how_it_went(person: StaffVisitor, lab: LabName) -> Response:
+    def how_it_went(person: StaffVisitor, lab: RecordedLab) -> Response:
         overview = numbers.overview(course.store.database, lab)
         return course.page(
             "numbers", person=person, lab=lab, overview=overview, parts=numbers.PARTS
         )
 
     @pages.get("/labs/{lab}/numbers.csv")
-    def numbers_csv(_by: StaffVisitor, lab: LabName) -> Response:
+    def numbers_csv(_by: StaffVisitor, lab: RecordedLab) -> Response:
         headers = {"Content-Disposition": f'attachment; filename="{quote(lab)}-numbers.csv"'}
         pieces = numbers.lines(numbers.overview(course.store.database, lab))
         return StreamingResponse(pieces, media_type="text/csv", headers=headers)
