@@ -410,6 +410,21 @@ def test_a_batch_of_one_question_takes_that_alone_and_marks_enter_it(running: An
     assert ada.submission(str(number))["score"] == 2.0
 
 
+def test_a_batch_says_of_whom_the_full_points_change_where_the_score_stays(
+    running: Any, browser: Any
+) -> None:
+    ada = running.enroll("Ada")
+    number = graded(running, ada, "x = 2")
+    running.grader.points = 5.0
+    path = f"/regrades/{batch_of(running, '/api/labs/first/regrade')}"
+    found = ask(running.staff, "GET", f"/api{path}")[1]
+    assert (found["changed"], found["rescaled"]) == ([], 1)
+    browser.log_in(running.staff.token)
+    assert "1 submission will be of other full points" in browser.get(path).text
+    assert ask(running.staff, "POST", f"/api{path}/publish")[1]["rescaled"] == 0
+    assert ada.submission(str(number))["max_score"] == 10.0
+
+
 def test_a_batch_never_takes_a_newer_grading_back(running: Any) -> None:
     ada = running.enroll("Ada")
     number = graded(running, ada, "x = 1")

@@ -122,6 +122,13 @@ class Regrades(Records):
         count = sa.select(sa.func.count()).select_from(regradings).where(*_differs(batch))
         return self.database.scalar(count) or 0
 
+    def rescaled(self, batch: int) -> int:
+        """Return of how many submissions other points can be had once a batch is published."""
+        differs = regradings.c.max_score.is_distinct_from(submissions.c.max_score)
+        query = sa.select(sa.func.count()).join_from(regradings, submissions)
+        graded = regradings.c.grading_id.is_not(None)
+        return self.database.scalar(query.where(regradings.c.batch == batch, graded, differs)) or 0
+
     def differences(self, batch: int, changes: Iterable[Change]) -> dict[int, list[Difference]]:
         """Return of what a batch changes, before it is published, the questions that differ."""
         chosen = [change.id for change in changes]

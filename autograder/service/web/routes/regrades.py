@@ -70,6 +70,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         shown: dict[str, Any] = {"batch": current, "changes": changes, "more": more}
         shown["count"] = course.store.regrades.changed(batch)
         if current.state != PUBLISHED:  # then the report from before counts no more
+            shown["rescaled"] = course.store.regrades.rescaled(batch)
             shown["differences"] = course.store.regrades.differences(batch, changes)
         return course.page("regrade", person=person, **shown)
 
@@ -85,7 +86,8 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
 def _changed(course: Course, number: int) -> dict[str, Any]:
     batch, changes = course.store.regrades.get(number)
-    return {**_batch(batch), "changed": changes}
+    rescaled = 0 if batch.state == PUBLISHED else course.store.regrades.rescaled(number)
+    return {**_batch(batch), "changed": changes, "rescaled": rescaled}
 
 
 def _batch(batch: Batch) -> dict[str, Any]:
