@@ -69,6 +69,8 @@ def _add_login(pages: APIRouter, course: Course) -> None:
         if person is None:
             access.wrong(request, course)
             problem = "This token is not known here. Copy the whole of it."
+            if course.others or course.name:
+                problem += " Each course of this server knows its own people alone."
             return course.page("login", 401, next=target, problem=problem, elsewhere=elsewhere)
         return access.log_in(request, RedirectResponse(target, 303), person, course)
 
