@@ -197,16 +197,18 @@ def _status(arguments: argparse.Namespace) -> None:
     submission = _connection(arguments).submission(arguments.id)
     line = f"submission {submission['id']}: {submission['lab']}: {submission['state']}"
     if submission["score"] is not None:
-        line += f": {submission['score']:g} of {submission['max_score']:g} points"
-        line += _pending(submission["pending"])
+        line += f": {_points(submission)}"
     elif submission.get("held_back"):
         line += ": grades are held back"
     print(line if not submission["reason"] else f"{line}. {submission['reason']}")
 
 
-def _pending(count: int) -> str:
+def _points(grade: dict[str, Any]) -> str:
+    """Return a score in words, with what people still have to mark."""
+    count = grade["pending"]
     waits = "1 answer waits" if count == 1 else f"{count} answers wait"
-    return f", {waits} for a person" if count else ""
+    later = f", {waits} for a person" if count else ""
+    return f"{grade['score']:g} of {grade['max_score']:g} points{later}"
 
 
 def _export(arguments: argparse.Namespace) -> int:
@@ -259,9 +261,7 @@ def _standing(arguments: argparse.Namespace) -> None:
         return
     now = connection.standing()
     for lab in now["labs"]:
-        points = (
-            "" if lab["score"] is None else f", {lab['score']:g} of {lab['max_score']:g} points"
-        )
+        points = "" if lab["score"] is None else f", {_points(lab)}"
         points = ", grades held back" if lab["held_back"] else points
         points += ", dropped" if lab["dropped"] else ""
         due = f", due {lab['due']}" if lab["due"] else ""

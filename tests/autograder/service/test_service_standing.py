@@ -104,7 +104,7 @@ def test_a_calendar_is_folded_and_escaped() -> None:
 
 
 def test_a_lab_whose_folder_is_gone_keeps_its_grades_and_its_pages(
-    start: Any, labs: Path, browse: Any
+    start: Any, labs: Path, browse: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with start() as running:
         ada = running.enroll("ada")
@@ -117,6 +117,9 @@ def test_a_lab_whose_folder_is_gone_keeps_its_grades_and_its_pages(
         now = ada.standing()
         assert [place["lab"] for place in now["labs"]] == ["01_first", "02_second"]
         assert now["score"] / now["max_score"] == now["total"]
+        assert main(["standing", "--server", ada.server, "--token", ada.token]) == 0
+        line = "02_second: handed in, 4 of 6 points, 1 answer waits for a person"
+        assert line in capsys.readouterr().out
         assert [lab["name"] for lab in ada.labs()] == ["01_first"]
         browser = browse(staff.server)
         browser.log_in(staff.token)
