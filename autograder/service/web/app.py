@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DataError, OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -232,6 +232,9 @@ async def _answer(request: Request, error: Exception) -> Response:
         case OperationalError() | OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG):
             # the database, or a folder such as the one where large uploads are spooled
             return _later(request, error, 507, "there is no room to store this")
+        case DataError():  # PostgreSQL has no NUL in a text, and no larger number
+            log.error("%s %s: %s", request.method, request.url.path, error.orig)
+            return _say(request, 422, "something of it cannot be stored: a NUL, or a huge number.")
         case OSError():
             raise error
     return _say(request, 500, "the server made a mistake. It is in its log; please tell staff.")
@@ -244,5 +247,5 @@ def _later(request: Request, error: Exception, status: int, message: str) -> Res
 
 _ANSWERED = (
     *(Refused, HTTPException, RequestValidationError, access.LoginNeeded, ClientDisconnect),
-    *(OperationalError, OSError, Exception),
+    *(OperationalError, DataError, OSError, Exception),
 )

@@ -352,6 +352,8 @@ def test_a_batch_shows_what_changes_and_changes_it_when_published(
     assert ask(ada, "POST", f"{path}/publish")[0] == 403
     status, found = ask(running.staff, "POST", f"{path}/publish")
     assert (status, found["state"], len(found["changed"])) == (200, "published", 2)
+    page = browser.get(f"/regrades/{batch}")
+    assert page.status == 200 and "Questions" not in page.text
     assert [ada.submission(str(right))["score"], bob.submission(str(wrong))["score"]] == [0.0, 4.0]
     assert ask(running.staff, "POST", f"{path}/publish")[0] == 200
     assert ask(running.staff, "GET", "/api/regrades/99")[0] == 404

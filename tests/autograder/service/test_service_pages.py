@@ -257,6 +257,21 @@ def test_what_is_not_there_is_a_page_that_says_so(running: Any, browser: Any, pa
     assert "Back to the start" in answer.text and "Traceback" not in answer.text
 
 
+def test_what_a_database_cannot_store_is_refused(
+    start: Any, make_postgres: Any, browse: Any
+) -> None:
+    """PostgreSQL has no NUL in a text."""
+    with start(database_url=make_postgres()) as running:
+        browser = browse(running.staff.server)
+        browser.log_in(running.staff.token)
+        for path, form in (
+            ("/labs/first/extensions", {"login": "a\0b", "due": ""}),
+            ("/people/a%00b/role", {"role": "learner"}),
+        ):
+            assert browser.ask("POST", path, form).status in (404, 422), path
+        assert browser.get("/learners/a%00b").status in (404, 422)
+
+
 def test_no_page_takes_a_form_of_another_site(running: Any, browser: Any) -> None:
     browser.log_in(running.staff.token)
     course = running.server.course

@@ -65,13 +65,14 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/regrades/{batch}")
     def changes(person: StaffVisitor, batch: int, after: Start = 0) -> Response:
-        current, changes = course.store.regrades.get(batch, after=after, most=PAGE_ROWS)
+        regrades = course.store.regrades
+        current, changes = regrades.get(batch, after=after, most=PAGE_ROWS)
         more = changes[-1].id if len(changes) == PAGE_ROWS else None
         shown: dict[str, Any] = {"batch": current, "changes": changes, "more": more}
-        shown["count"] = course.store.regrades.changed(batch)
+        shown |= {"count": regrades.changed(batch), "rescaled": 0, "differences": {}}
         if current.state != PUBLISHED:  # then the report from before counts no more
-            shown["rescaled"] = course.store.regrades.rescaled(batch)
-            shown["differences"] = course.store.regrades.differences(batch, changes)
+            shown["rescaled"] = regrades.rescaled(batch)
+            shown["differences"] = regrades.differences(batch, changes)
         return course.page("regrade", person=person, **shown)
 
     @pages.get("/regrades/{batch}/state")
