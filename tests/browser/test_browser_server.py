@@ -190,7 +190,7 @@ def fill(course: Course) -> None:
         late = {"not_before": time.time() + 3600, "problem": "the platform answers 503: " + LONG}
         connection.execute(schema.lti_outbox.insert().values(**row, **late))
         for person in (first, others[0]):
-            why = "the lab closed at 2031-03-07T23:59:00+01:00"
+            why = "the lab closed on Fri 07 Mar 2031, 23:59 UTC+01:00"
             drafts.keep(connection, person.id, SECOND, b"{}", time.time(), why)
 
 

@@ -203,7 +203,8 @@ def _say(
     return answer
 
 
-_TITLES = {422: "This could not be read", 409: "Not now", 413: "Too large"}  # in people's words
+# In people's words.
+_TITLES = {403: "Not allowed", 409: "Not now", 413: "Too large", 422: "This could not be read"}
 
 
 _NEXT = {404: ". Check the address.", 405: ". It takes what a page sends: go back to that page."}
