@@ -435,8 +435,13 @@ def test_a_batch_never_takes_a_newer_grading_back(running: Any) -> None:
     running.grader.right = "x = 1"
     ask(running.staff, "POST", f"/api/submissions/{number}/regrade")
     running.wait(number)
-    assert ask(running.staff, "POST", f"/api/regrades/{old}/publish")[0] == 200
+    path = f"/api/regrades/{old}"
+    assert ask(running.staff, "GET", path)[1]["changed"] == []
+    status, published = ask(running.staff, "POST", f"{path}/publish")
+    assert (status, published["state"], published["changed"]) == (200, "published", [])
     assert ada.submission(str(number))["score"] == 4.0
+    log = ask(running.staff, "GET", "/api/audit")[1]["entries"]
+    assert "publish" not in {line["action"] for line in log}
 
 
 # The gradebook

@@ -115,19 +115,21 @@ class Regrades(Records):
             Refused: 404, there is none of that number.
         """
         with self.database.read() as connection:
-            return _batch(connection, batch), _changes(connection, batch, after, most)
+            current = _batch(connection, batch)
+            return current, _changes(connection, current, after, most)
 
     def changed(self, batch: int) -> int:
         """Return how many scores a batch changes so far."""
-        count = sa.select(sa.func.count()).select_from(regradings).where(*_differs(batch))
-        return self.database.scalar(count) or 0
+        with self.database.read() as connection:
+            count = sa.select(sa.func.count()).join_from(regradings, submissions)
+            differs = _differs(_batch(connection, batch))
+            return connection.scalar(count.where(*differs)) or 0
 
     def rescaled(self, batch: int) -> int:
         """Return of how many submissions other points can be had once a batch is published."""
         differs = regradings.c.max_score.is_distinct_from(submissions.c.max_score)
         query = sa.select(sa.func.count()).join_from(regradings, submissions)
-        graded = regradings.c.grading_id.is_not(None)
-        return self.database.scalar(query.where(regradings.c.batch == batch, graded, differs)) or 0
+        return self.database.scalar(query.where(regradings.c.batch == batch, _NEWER, differs)) or 0
 
     def differences(self, batch: int, changes: Iterable[Change]) -> dict[int, list[Difference]]:
         """Return of what a batch changes, before it is published, the questions that differ."""
@@ -159,10 +161,11 @@ class Regrades(Records):
                 problem = f"{current.waiting} of {current.total} are not graded yet"
                 raise Refused(409, f"regrade: batch {batch}: {problem}. Publish it later.")
             if current.state == READY:
-                for change in _changes(connection, batch):
+                for change in _changes(connection, current):
                     scores = (change.before, change.after)
                     subject = f"submission {change.id}: {change.login}"
                     audit_log.write(connection, now, by.login, "publish", subject, *scores)
+                connection.execute(_leave(batch))
                 connection.execute(_publish(batch))
                 theirs = sa.select(regradings.c.submission_id).where(regradings.c.batch == batch)
                 touch(connection, submissions.c.id.in_(theirs))
@@ -201,10 +204,22 @@ def _running(connection: sa.Connection, lab: str) -> Any:
 
 def _publish(batch: int) -> sa.Update:
     theirs = (regradings.c.batch == batch) & (regradings.c.submission_id == submissions.c.id)
-    newer = regradings.c.grading_id > sa.func.coalesce(submissions.c.grading_id, 0)
     columns = ("grading_id", "score", "max_score", "pending")
     values = {name: regradings.c[name] for name in columns}
-    return submissions.update().where(theirs, newer).values(values)
+    return submissions.update().where(theirs, _NEWER).values(values)
+
+
+def _leave(batch: int) -> sa.Update:
+    """Note of what a batch does not change, as a newer grading counts, that it changed nothing."""
+    counted = sa.select(submissions.c.id).where(
+        submissions.c.id == regradings.c.submission_id, ~_NEWER
+    )
+    older = (regradings.c.batch == batch) & sa.exists(counted)
+    return regradings.update().where(older).values(before=regradings.c.score)
+
+
+# Whether a new grading is later than the one that counts: an older one stays a draft.
+_NEWER = regradings.c.grading_id > sa.func.coalesce(submissions.c.grading_id, 0)
 
 
 def _batch(connection: sa.Connection, batch: int) -> Batch:
@@ -222,13 +237,15 @@ def _batch(connection: sa.Connection, batch: int) -> Batch:
     return Batch(row.id, row.lab, row.question, row.started_at, state, row.total, waiting, parked)
 
 
-def _differs(batch: int) -> tuple[sa.ColumnElement[bool], ...]:
+def _differs(batch: Batch) -> tuple[sa.ColumnElement[bool], ...]:
+    """Whether a score is another by a batch that is published, or will be by one that is not."""
     differs = regradings.c.before.is_distinct_from(regradings.c.score)
-    return regradings.c.batch == batch, regradings.c.grading_id.is_not(None), differs
+    graded = regradings.c.grading_id.is_not(None) if batch.state == PUBLISHED else _NEWER
+    return regradings.c.batch == batch.id, graded, differs
 
 
 def _changes(
-    connection: sa.Connection, batch: int, after: int = 0, most: int | None = None
+    connection: sa.Connection, batch: Batch, after: int = 0, most: int | None = None
 ) -> list[Change]:
     columns = (submissions.c.id, submissions.c.lab, submissions.c.person_id, people.c.login)
     query = sa.select(*columns, submissions.c.submitted_at, regradings.c.before, regradings.c.score)
