@@ -625,6 +625,26 @@ def test_what_a_batch_changes_is_seen_before_it_is_published(server: Server, vis
     assert entry and entry.raw_score and entry.raw_score >= 4
 
 
+SUBMIT_TWICE = """() => {
+  const prevented = [];
+  window.addEventListener("submit", (event) => {
+    prevented.push(event.defaultPrevented);
+    event.preventDefault();
+  });
+  const form = document.querySelector("[action='/schedule/shift']");
+  form.elements.weeks.value = 1;
+  form.requestSubmit();
+  form.requestSubmit();
+  return prevented;
+}"""
+
+
+def test_a_second_click_sends_no_second_form(server: Server, visit: Any) -> None:
+    page = logged_in(visit, server, "instructor")
+    page.goto(f"{server.url}/schedule")
+    assert page.evaluate(SUBMIT_TWICE) == [False, True]
+
+
 def test_a_notebook_is_handed_in_and_its_grade_appears_without_a_reload(
     server: Server, bench: Bench, visit: Any, tmp_path: Path
 ) -> None:
