@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from autograder.records import without_number
 from autograder.service.errors import Refused
 from autograder.service.records.csv_files import separator
+from autograder.service.records.roster.roster import CANVAS_TEST_STUDENT
 from autograder.service.records.submissions.submissions import Entry
 from autograder.service.reports.exports import Book, canvas_score, csv_lines, final_score
 from autograder.service.reports.gradebook import Row
@@ -28,7 +29,6 @@ PEOPLE = {
 # What platforms write around the name of an assignment: an id, a kind of value.
 _AROUND = re.compile(r"^(?:Assignment: *)?(.*?)(?: \((?:\d+|Real|Percentage|Letter)\))?$")
 _TITLE_NUMBER = re.compile(r"^(?:lab)?[ _-]*\d+[ _:.–—-]*")
-_TEST_STUDENT = "Student, Test"  # whom Canvas puts into every course, with a login of digits
 _MOST_ROWS = 200_000  # what the limit of a body lets through, anyway
 _MOST_COLUMNS = 2_000
 _MOST_NAME_CHARS = 500
@@ -83,7 +83,7 @@ def filled(format: str, template: bytes, book: Book) -> Filled:
         elif row[0].strip() == "Points Possible":
             for lab, place in places.items():
                 row[place] = row[place] or book.points[lab]
-        elif format == "canvas" and row[0].strip() == _TEST_STUDENT:
+        elif format == "canvas" and row[0].strip() == CANVAS_TEST_STUDENT:
             skipped.append(f"line {number}: Canvas's test student: left as it was")
         elif names:
             problems.append(f"line {number}: {_doubt(names, of_line)}: left as it was")
