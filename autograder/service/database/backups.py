@@ -61,7 +61,8 @@ def backup(data: Path, target: Path, url: str = "") -> int:
                 pass
             partial.replace(target)
     except sqlite3.Error as error:
-        raise StartError(f"backup: {data / DATABASE} into {target}: {error}.") from error
+        problem = f"backup: {data / DATABASE} into {target}: {error}"
+        raise StartError(f"{problem}. Has its disk room?") from error
     except OSError as error:
         problem = f"backup: {target}: {error.strerror or error}"
         raise StartError(f"{problem}. Is its folder there, and has it room?") from error
