@@ -1,8 +1,11 @@
 """An extra that is not installed is named, with the next step, wherever it is needed."""
 
+import ast
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -114,3 +117,20 @@ def test_a_wheel_names_its_distribution_and_the_python_it_is_in(
     )
     step = f"{sys.executable} -m pip install 'mlsys-labs[lab]'"
     assert done.stdout == f'x: the extra "lab" is not installed: y. Next: {step}. {HELP}\n'
+
+
+def test_the_image_of_the_course_server_has_what_checks_of_labs_import() -> None:
+    """A check that misses a module fails an answer that is right."""
+    image = re.search(r'"\.\[([a-z,]+)\]"', (ROOT / "deploy" / "Dockerfile").read_text())
+    assert image
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"]]
+    for extra in image[1].split(","):
+        wanted += project["optional-dependencies"][extra]
+    installed = {re.split(r"[^\w-]", line)[0] for line in wanted}
+    own = {"autograder", "ddp_lab", "lessons", "minitorch", *sys.stdlib_module_names}
+    for path in (ROOT / "labs").glob("*/checks.py"):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        names = {a.name for node in nodes if isinstance(node, ast.Import) for a in node.names}
+        names |= {str(n.module) for n in nodes if isinstance(n, ast.ImportFrom)}
+        assert {name.partition(".")[0] for name in names} - own <= installed, path

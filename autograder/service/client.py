@@ -230,7 +230,7 @@ class Connection:
     def export_notes(
         self, format: str, *, lab: str = "", template: bytes | None = None
     ) -> dict[str, Any]:
-        """Return the `problems` of an export, and which scores are `not_final`, a line each."""
+        """Return the `problems` of an export, who was `skipped`, what is `not_final`, by lines."""
         return self._json("export", _path("export", "notes", format=format, lab=lab), template)
 
     def page(self, path: str) -> str:

@@ -190,7 +190,7 @@ def fill(course: Course) -> None:
         late = {"not_before": time.time() + 3600, "problem": "the platform answers 503: " + LONG}
         connection.execute(schema.lti_outbox.insert().values(**row, **late))
         for person in (first, others[0]):
-            why = "the lab closed at 2031-03-07T23:59:00+01:00"
+            why = "the lab closed on Fri 07 Mar 2031, 23:59 UTC+01:00"
             drafts.keep(connection, person.id, SECOND, b"{}", time.time(), why)
 
 
@@ -623,6 +623,26 @@ def test_what_a_batch_changes_is_seen_before_it_is_published(server: Server, vis
     page.locator(".badge", has_text="published").wait_for()
     entry = server.course.store.submissions.get(1)
     assert entry and entry.raw_score and entry.raw_score >= 4
+
+
+SUBMIT_TWICE = """() => {
+  const prevented = [];
+  window.addEventListener("submit", (event) => {
+    prevented.push(event.defaultPrevented);
+    event.preventDefault();
+  });
+  const form = document.querySelector("[action='/schedule/shift']");
+  form.elements.weeks.value = 1;
+  form.requestSubmit();
+  form.requestSubmit();
+  return prevented;
+}"""
+
+
+def test_a_second_click_sends_no_second_form(server: Server, visit: Any) -> None:
+    page = logged_in(visit, server, "instructor")
+    page.goto(f"{server.url}/schedule")
+    assert page.evaluate(SUBMIT_TWICE) == [False, True]
 
 
 def test_a_notebook_is_handed_in_and_its_grade_appears_without_a_reload(

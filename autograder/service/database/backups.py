@@ -61,7 +61,8 @@ def backup(data: Path, target: Path, url: str = "") -> int:
                 pass
             partial.replace(target)
     except sqlite3.Error as error:
-        raise StartError(f"backup: {data / DATABASE} into {target}: {error}.") from error
+        problem = f"backup: {data / DATABASE} into {target}: {error}"
+        raise StartError(f"{problem}. Has its disk room?") from error
     except OSError as error:
         problem = f"backup: {target}: {error.strerror or error}"
         raise StartError(f"{problem}. Is its folder there, and has it room?") from error
@@ -109,10 +110,7 @@ def restore(source: Path, data: Path, url: str = "") -> None:
             needs = "an empty database: give --database URL" if dumped else "no --database"
             raise StartError(f"restore: {source} needs {needs}.")
         for path in dumped:
-            try:
-                dumps.read_into(url, path)
-            except StartError as error:
-                raise StartError(f"restore: is its database empty? {error}") from error
+            dumps.read_into(url, path)
             path.unlink()
             files.remove(path)
         folder = min(files, key=lambda path: len(path.parts)).parent

@@ -4,15 +4,20 @@ import hashlib
 import os
 import subprocess
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO
 
 import sqlalchemy as sa
 
+from autograder.service.database.database import Database
 from autograder.service.errors import StartError
 
 _ALL_OR_NOTHING = ("--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges")
+_OWN_TABLES = sa.text(
+    "SELECT tablename FROM pg_tables"
+    " WHERE schemaname NOT IN ('pg_catalog', 'information_schema') ORDER BY 1"
+)
 _COURSE = "course_"  # begins the schemas of the courses beside the one at `/`
 
 
@@ -31,10 +36,28 @@ def read_into(url: str, source: Path) -> None:
     """Fill the empty database at `url` from a file, whole or not at all.
 
     Raises:
-        StartError: `pg_restore` is not there, or failed: there are such tables already.
+        StartError: there are tables already; `pg_restore` is not there, or failed.
     """
+    _require_empty(url)
     with _running("pg_restore", *_ALL_OR_NOTHING, str(source), url=url):
         pass
+
+
+def _require_empty(url: str) -> None:
+    """Let a database through that has no table in any schema.
+
+    Raises:
+        StartError: it has some, or cannot be asked.
+    """
+    try:
+        with closing(Database(url)) as database, database.read() as connection:
+            tables = connection.scalars(_OWN_TABLES).all()
+    except (sa.exc.SQLAlchemyError, ImportError) as error:
+        raise StartError(f"restore: {str(error).splitlines()[0]}. Check --database.") from error
+    if tables:
+        more = f" and {len(tables) - 1} more" if len(tables) > 1 else ""
+        problem = f"the database is not empty: it has the table {tables[0]}{more}"
+        raise StartError(f"restore: {problem}. Give an empty one: `createdb NAME`.")
 
 
 def prove(source: Path) -> None:
@@ -122,6 +145,7 @@ def _running(program: str, *arguments: str, url: str = "") -> Iterator[IO[bytes]
     with process:
         assert process.stdout and process.stderr
         yield process.stdout
-        complaint = process.stderr.read().decode("utf-8", "replace").strip()
+        complaint = process.stderr.read().decode("utf-8", "replace").strip().partition("\n")[0]
     if process.returncode:
-        raise StartError(f"{program}: {complaint or f'it ended with status {process.returncode}'}")
+        problem = complaint.removeprefix(f"{program}: ")
+        raise StartError(f"{program}: {problem or f'it ended with status {process.returncode}'}")

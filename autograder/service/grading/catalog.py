@@ -6,7 +6,7 @@ from pathlib import Path
 
 from autograder.errors import AutograderError
 from autograder.records import Lab, without_number
-from autograder.service.errors import Refused, StartError
+from autograder.service.errors import GraderUnable, Refused, StartError
 
 # One thread at a time: before Python 3.12.3 two that parse at once can fail (CPython issue 106905).
 _READING = threading.Lock()
@@ -105,6 +105,7 @@ class LabCatalog:
         """Return the solution notebook of a lab.
 
         Raises:
+            GraderUnable: the lab is gone.
             LabError, OSError: the lab's source cannot be read.
         """
         from autograder.authoring.notebook import solution_notebook
@@ -150,7 +151,12 @@ class LabCatalog:
 
     def _read(self, name: str) -> Lab:
         path = self.path(name)
-        return _lab(path, (path / "lab.py").stat().st_mtime_ns)
+        try:
+            changed = (path / "lab.py").stat().st_mtime_ns
+        except FileNotFoundError as error:
+            message = f"the lab is not in {self.directory} any more: expected {name}/lab.py"
+            raise GraderUnable(f"{message}. Put it back.") from error
+        return _lab(path, changed)
 
 
 @lru_cache(maxsize=64)

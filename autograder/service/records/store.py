@@ -108,4 +108,17 @@ def _cannot_open(url: str | sa.URL, error: Exception) -> str:
     if address.password:
         cause = cause.replace(str(address.password), "***")
     shown = address.render_as_string(hide_password=True)
-    return f"serve: the database cannot be opened: {shown}: {cause}. Check the path."
+    problem = f"serve: the database cannot be opened: {shown}: {cause.rstrip('.')}."
+    return f"{problem} {_next_step(address, cause)}"
+
+
+def _next_step(address: sa.URL, cause: str) -> str:
+    if any(sign in cause for sign in _FULL):
+        return "Is its disk full? Make room, and start again: what is in it is kept."
+    if address.get_backend_name() == "sqlite":
+        return "Check the path."
+    return "Does PostgreSQL run there, and does it let this user in?"
+
+
+# What SQLite and PostgreSQL say of a disk without room, a write that it cuts short among them.
+_FULL = ("disk is full", "disk I/O error", "No space left")

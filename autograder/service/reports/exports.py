@@ -9,8 +9,8 @@ apostrophe in front here (OWASP, "CSV Injection").
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import sqlalchemy as sa
@@ -30,11 +30,15 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 
 @dataclass(frozen=True)
 class Book:
-    """The gradebook as an export has it, of every lab or of one; `rows` reads it anew."""
+    """The gradebook as an export has it, of every lab or of one; `rows` reads it anew.
+
+    `titles` has the labs' titles by their names, where labs are at hand.
+    """
 
     roster: Roster
     submissions: Submissions
     lab: str = ""
+    titles: Mapping[str, str] = field(default_factory=dict)
 
     def rows(self) -> Iterator[Row]:
         """Yield the learners by login; some of them at a time are in memory."""

@@ -9,12 +9,13 @@ import csv
 import io
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from autograder.records import without_number
 from autograder.service.errors import Refused
 from autograder.service.records.csv_files import separator
+from autograder.service.records.roster.roster import CANVAS_TEST_STUDENT
 from autograder.service.records.submissions.submissions import Entry
 from autograder.service.reports.exports import Book, canvas_score, csv_lines, final_score
 from autograder.service.reports.gradebook import Row
@@ -27,6 +28,7 @@ PEOPLE = {
 }
 # What platforms write around the name of an assignment: an id, a kind of value.
 _AROUND = re.compile(r"^(?:Assignment: *)?(.*?)(?: \((?:\d+|Real|Percentage|Letter)\))?$")
+_TITLE_NUMBER = re.compile(r"^(?:lab)?[ _-]*\d+[ _:.–—-]*")
 _MOST_ROWS = 200_000  # what the limit of a body lets through, anyway
 _MOST_COLUMNS = 2_000
 _MOST_NAME_CHARS = 500
@@ -34,10 +36,11 @@ _MOST_NAME_CHARS = 500
 
 @dataclass(frozen=True)
 class Filled:
-    """A template with scores in it, and what could not be done, a line each."""
+    """A template with scores in it; what could not be done, and who was passed over, by lines."""
 
     rows: list[list[str]]
     problems: list[str]
+    skipped: list[str]
     separator: str
 
     def lines(self) -> Iterator[str]:
@@ -63,10 +66,10 @@ def filled(format: str, template: bytes, book: Book) -> Filled:
         raise Refused(422, f"export: the template has no column {expected}.")
     places: dict[str, int] = {}
     for lab in book.labs:
-        places[lab] = _place(head, lab)
+        places[lab] = _place(head, lab, book.titles)
         head += [lab] if places[lab] == len(head) else []
     everybody = [_line(book, row, score_as) for row in book.rows()]
-    learners, problems = _by_name(everybody), list[str]()
+    learners, problems, skipped = _by_name(everybody), list[str](), list[str]()
     missing = {line.login: line for line in everybody if any(line.scores)}
     for number, row in enumerate(rows[1:], 2):
         row += [""] * (len(head) - len(row))
@@ -80,10 +83,12 @@ def filled(format: str, template: bytes, book: Book) -> Filled:
         elif row[0].strip() == "Points Possible":
             for lab, place in places.items():
                 row[place] = row[place] or book.points[lab]
+        elif format == "canvas" and row[0].strip() == CANVAS_TEST_STUDENT:
+            skipped.append(f"line {number}: Canvas's test student: left as it was")
         elif names:
             problems.append(f"line {number}: {_doubt(names, of_line)}: left as it was")
     problems += [f"{login}: has a score, and the template has no line for it" for login in missing]
-    return Filled(rows, problems, between)
+    return Filled(rows, problems, skipped, between)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +143,31 @@ def _read(format: str, template: bytes) -> tuple[list[list[str]], str]:
     return rows, between
 
 
-def _place(head: list[str], lab: str) -> int:
-    """Return the column of a lab, by its name with or without its number, or the next free one."""
+def _place(head: list[str], lab: str, titles: Mapping[str, str]) -> int:
+    """Return the column of a lab, or the next free one.
+
+    It is the first that has the lab's name, with or without its number; else the only one that has
+    its title, where no other lab has that.
+    """
     for place, column in enumerate(head):
-        match = _AROUND.match(column.strip()) if len(column) <= _MOST_NAME_CHARS else None
-        if match and match[1] in (lab, without_number(lab)):
+        if _assignment(column) in (lab, without_number(lab)):
             return place
-    return len(head)
+    title = _without_label(titles.get(lab, ""))
+    own = [_without_label(each) for each in titles.values()].count(title) == 1
+    names = {name for each in titles for name in (each, without_number(each))}
+    rest = [name if (name := _assignment(column)) not in names else "" for column in head]
+    places = [place for place, name in enumerate(rest) if _without_label(name) == title]
+    return places[0] if own and title and len(places) == 1 else len(head)
+
+
+def _assignment(column: str) -> str:
+    match = _AROUND.match(column.strip()) if len(column) <= _MOST_NAME_CHARS else None
+    return match[1] if match else ""
+
+
+def _without_label(title: str) -> str:
+    """Return a title in small letters, without its number: of "Lab 03: Modules", "modules"."""
+    return _TITLE_NUMBER.sub("", title.casefold()).strip()
 
 
 def _by_name(everybody: list[_Line]) -> dict[str, list[_Line]]:

@@ -197,16 +197,18 @@ def _status(arguments: argparse.Namespace) -> None:
     submission = _connection(arguments).submission(arguments.id)
     line = f"submission {submission['id']}: {submission['lab']}: {submission['state']}"
     if submission["score"] is not None:
-        line += f": {submission['score']:g} of {submission['max_score']:g} points"
-        line += _pending(submission["pending"])
+        line += f": {_points(submission)}"
     elif submission.get("held_back"):
         line += ": grades are held back"
     print(line if not submission["reason"] else f"{line}. {submission['reason']}")
 
 
-def _pending(count: int) -> str:
+def _points(grade: dict[str, Any]) -> str:
+    """Return a score in words, with what people still have to mark."""
+    count = grade["pending"]
     waits = "1 answer waits" if count == 1 else f"{count} answers wait"
-    return f", {waits} for a person" if count else ""
+    later = f", {waits} for a person" if count else ""
+    return f"{grade['score']:g} of {grade['max_score']:g} points{later}"
 
 
 def _export(arguments: argparse.Namespace) -> int:
@@ -218,7 +220,7 @@ def _export(arguments: argparse.Namespace) -> int:
         with written(arguments.output) as file:
             notes = _write_export(arguments, file)
     is_final = arguments.template is not None or arguments.format in FINAL
-    for line in (*notes["problems"], *(notes["not_final"] if is_final else ())):
+    for line in (*notes["problems"], *notes["skipped"], *(notes["not_final"] if is_final else ())):
         print(f"export: {line}", file=sys.stderr)
     return 1 if notes["problems"] else 0
 
@@ -231,7 +233,7 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
         connection = _connection(arguments)
         connection.export_to(arguments.format, file, **options)
         if template is None and arguments.format not in FINAL:
-            return {"problems": [], "not_final": []}
+            return {"problems": [], "skipped": [], "not_final": []}
         return connection.export_notes(arguments.format, **options)
     from autograder.service.reports.exports import Book, chunks, export, not_final
     from autograder.service.reports.platforms import filled
@@ -239,15 +241,15 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
 
     with courses.opened(arguments.data, "", arguments.course) as store:
         book = Book(store.roster, store.submissions, arguments.lab)
-        problems: list[str] = []
+        problems, skipped = list[str](), list[str]()
         if template is None:
             _, pieces = export(arguments.format, store.roster, store.submissions, lab=arguments.lab)
         else:
             done = filled(arguments.format, template, book)
-            pieces, problems = done.lines(), done.problems
+            pieces, problems, skipped = done.lines(), done.problems, done.skipped
         for piece in chunks(pieces):
             file.write(piece.encode())
-        return {"problems": problems, "not_final": not_final(book)}
+        return {"problems": problems, "skipped": skipped, "not_final": not_final(book)}
 
 
 def _standing(arguments: argparse.Namespace) -> None:
@@ -259,9 +261,7 @@ def _standing(arguments: argparse.Namespace) -> None:
         return
     now = connection.standing()
     for lab in now["labs"]:
-        points = (
-            "" if lab["score"] is None else f", {lab['score']:g} of {lab['max_score']:g} points"
-        )
+        points = "" if lab["score"] is None else f", {_points(lab)}"
         points = ", grades held back" if lab["held_back"] else points
         points += ", dropped" if lab["dropped"] else ""
         due = f", due {lab['due']}" if lab["due"] else ""

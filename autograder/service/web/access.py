@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ipaddress import ip_address, ip_network
 from typing import Annotated, Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from fastapi import Depends
 from starlette.requests import Request
@@ -28,11 +28,15 @@ _BEARER = re.compile(r"bearer +([0-9a-zA-Z._~+/=-]{1,200}) *", re.IGNORECASE)
 
 
 class LoginNeeded(Exception):
-    """Nobody is logged in: show the login page, then go on to `next`."""
+    """Nobody is logged in: show the login page at `path`, which then goes on to what was asked.
+
+    What somebody wrote is in the page before; no address would have it.
+    """
 
     def __init__(self, request: Request) -> None:
         super().__init__("log in")
-        self.next = path_in_course(request.scope)
+        here = f"next={quote(path_in_course(request.scope))}"
+        self.path = f"/login?{here if request.method == 'GET' else 'unsent=1'}"
 
 
 async def _here(request: Request) -> Course:

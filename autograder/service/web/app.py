@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DataError, OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -203,19 +203,23 @@ def _say(
     return answer
 
 
-_TITLES = {422: "This could not be read", 409: "Not now", 413: "Too large"}  # in people's words
+# In people's words.
+_TITLES = {403: "Not allowed", 409: "Not now", 413: "Too large", 422: "This could not be read"}
+
+
+_NEXT = {404: ". Check the address.", 405: ". It takes what a page sends: go back to that page."}
 
 
 async def _answer(request: Request, error: Exception) -> Response:
     """Return what is said of an error, to whoever asked for what raised it."""
     match error:
         case access.LoginNeeded():
-            return RedirectResponse(f"/login?next={quote(error.next)}", 303)
+            return RedirectResponse(error.path, 303)
         case Refused():
             return _say(request, error.status, str(error), error.headers)
         case HTTPException():
             message = f"{request.method} {request.url.path}: {error.detail}"
-            message += ". Check the address." if error.status_code == 404 else ""
+            message += _NEXT.get(error.status_code, "")
             return _say(request, error.status_code, message, error.headers)
         case RequestValidationError():
             first = error.errors()[0]
@@ -229,6 +233,9 @@ async def _answer(request: Request, error: Exception) -> Response:
         case OperationalError() | OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG):
             # the database, or a folder such as the one where large uploads are spooled
             return _later(request, error, 507, "there is no room to store this")
+        case DataError():  # PostgreSQL has no NUL in a text, and no larger number
+            log.error("%s %s: %s", request.method, request.url.path, error.orig)
+            return _say(request, 422, "something of it cannot be stored: a NUL, or a huge number.")
         case OSError():
             raise error
     return _say(request, 500, "the server made a mistake. It is in its log; please tell staff.")
@@ -241,5 +248,5 @@ def _later(request: Request, error: Exception, status: int, message: str) -> Res
 
 _ANSWERED = (
     *(Refused, HTTPException, RequestValidationError, access.LoginNeeded, ClientDisconnect),
-    *(OperationalError, OSError, Exception),
+    *(OperationalError, DataError, OSError, Exception),
 )

@@ -1,6 +1,6 @@
 """What the routes work with: one object that holds the parts of a running course server."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -125,13 +125,13 @@ class Course:
         """Bring people up to date with a roster; see `roster.take`."""
         return roster.take(self.store.database, self.store.clock, data, by, dry_run=dry_run)
 
-    def labs_for(self, person: Person) -> list[dict[str, Any]]:
-        """Return every lab with the dates that hold for `person`, and the attempts they have."""
+    def labs_for(self, person: Person, also: Iterable[str] = ()) -> list[dict[str, Any]]:
+        """Return every lab, and some that are gone, with the dates and attempts of `person`."""
         dates = self.store.dates.calendar(person.id)
         used = self.store.submissions.attempts(person.id)
         labs, titles = [], self.catalog.titles
         mates = {t.lab: t for t in teams(self.store.database, person_id=person.id)}
-        for name in self.catalog.names:
+        for name in sorted({*self.catalog.names, *also}):
             rules = dates.of(name, person.id)
             left = None if rules.attempts is None else max(0, rules.attempts - used.get(name, 0))
             of_lab = {"name": name, "title": titles[name], **rules.to_dict()}

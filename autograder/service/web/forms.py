@@ -13,6 +13,7 @@ from urllib.parse import quote
 from fastapi import Depends, Path, Query, Request
 from starlette.datastructures import UploadFile
 
+from autograder.records import without_number
 from autograder.service.errors import Refused
 from autograder.service.records.marking import marking
 from autograder.service.reports import gradebook
@@ -90,8 +91,18 @@ async def _lab(lab: str, course: Here) -> str:
     return course.catalog.resolve(lab)
 
 
-async def _any_lab(course: Here, lab: str = "") -> str:
-    return course.catalog.resolve(lab) if lab else ""
+def _recorded_lab(lab: str, course: Here) -> str:
+    try:
+        return course.catalog.resolve(lab)
+    except Refused:
+        for full in course.store.submissions.labs():
+            if lab in (full, without_number(full)):
+                return full
+        raise
+
+
+def _any_lab(course: Here, lab: str = "") -> str:
+    return _recorded_lab(lab, course) if lab else ""
 
 
 def number(text: str, kind: type[int] | type[float] = float) -> float | str:
@@ -108,8 +119,10 @@ Fields = Annotated[dict[str, str], Depends(_fields)]  # of the form that a page 
 Body = Annotated[bytes, Depends(_body)]
 Asked = Annotated[gradebook.Asked, Depends()]  # of the gradebook
 
-# The full name of the lab that the address says; empty where a query names none.
+# The full name of the lab that the address says, of one with records though its folder is gone, or
+# of any such; empty where a query names none.
 LabName = Annotated[str, Depends(_lab)]
+RecordedLab = Annotated[str, Depends(_recorded_lab)]
 AnyLabName = Annotated[str, Depends(_any_lab)]
 
 NO_NUL = r"^[^\x00]*$"  # which no text of a database may have
@@ -129,7 +142,7 @@ class _Question:
         return f"/grading/{quote(self.lab)}/{quote(self.question, safe='')}"
 
 
-def _question(course: Here, lab: LabName, question: QuestionName) -> _Question:
+def _question(course: Here, lab: RecordedLab, question: QuestionName) -> _Question:
     """Return a question that people mark, as far as the lab can be read, or have marked before."""
     known = course.catalog.asked_of_people(lab)
     if known and question not in known:

@@ -40,7 +40,11 @@ ASSIGNMENT = _body(_JSON, _object(login=_TEXT, lab=_TEXT, question=_TEXT, sectio
 COMMENT = _body(_JSON, _object(item=_TEXT, text=_TEXT))
 SAMPLE = _body(_JSON, _object(size={"type": "integer", "minimum": 1, "maximum": 500}))
 DECISION = _body(_JSON, _object(take={"enum": ["first", "second"]}))
-REQUEST = _body(_JSON, _object(question=_TEXT, text=_TEXT, points={"type": ["number", "null"]}))
+_SEEN = {"type": "integer", "minimum": 0}
+REQUEST = _body(
+    _JSON,
+    _object(question=_TEXT, text=_TEXT, points={"type": ["number", "null"]}, seen=_SEEN),
+)
 SHIFT = _body(_JSON, _object(weeks={"type": "integer", "minimum": -104, "maximum": 104}))
 _WEEKS = {"type": "integer", "minimum": -520, "maximum": 520}
 TERM = _body(_JSON, _object(term={"type": "object"}, start=_TEXT, weeks=_WEEKS, zone=_TEXT))

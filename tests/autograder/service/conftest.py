@@ -32,12 +32,20 @@ def notebook(*cells: str) -> bytes:
     return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}).encode()
 
 
-def result(name: str, right: bool, *, hidden: bool = False) -> CheckResult:
+def result(name: str, right: bool, *, hidden: bool = False, points: float = 2.0) -> CheckResult:
     outcome = Outcome.CORRECT if right else Outcome.INCORRECT
     output = "" if right else f"output of {name}"
-    score = 2.0 if right else 0.0
+    score = points if right else 0.0
     return CheckResult(
-        name, "scale", outcome, score, 2.0, output, hidden, title=name, detail=f"detail of {name}"
+        name,
+        "scale",
+        outcome,
+        score,
+        points,
+        output,
+        hidden,
+        title=name,
+        detail=f"detail of {name}",
     )
 
 
@@ -61,6 +69,7 @@ class FakeGrader:
     out_of_order: str = ""
     poison: str = "die"
     right: str = "x = 1"
+    points: float = 2.0  # of each check
 
     def grade(self, lab: str, notebook: bytes) -> Report:
         text = notebook.decode()
@@ -77,7 +86,9 @@ class FakeGrader:
         if "kill" in text:
             raise GraderKilled("the grading process ended with status -9")
         right = self.right in text
-        results = (result("open check", right), result("secret check", right, hidden=True))
+        worth = {"points": self.points}
+        secret = result("secret check", right, hidden=True, **worth)
+        results = (result("open check", right, **worth), secret)
         if takes := re.search(r"takes ([0-9.]+)", text):
             results = (replace(results[0], ratio=float(takes[1])), *results[1:])
         if "report" in text:

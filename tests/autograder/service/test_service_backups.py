@@ -1,6 +1,7 @@
 """A course in a file: taken under load, proven, refused when damaged; and the other commands."""
 
 import json
+import resource
 import sqlite3
 import threading
 from pathlib import Path
@@ -84,6 +85,20 @@ def test_a_damaged_backup_is_refused_and_changes_nothing(
         assert main(["restore", str(made), "--data", str(tmp_path / "target")]) == 2
         assert "damaged" in capsys.readouterr().err
     assert not (tmp_path / "target" / "course.sqlite3").exists()
+
+
+def test_a_backup_that_finds_no_room_says_so_and_leaves_nothing(made: Path, tmp_path: Path) -> None:
+    (tmp_path / "idle").mkdir()
+    restore(made, tmp_path / "idle")
+    (tmp_path / "full").mkdir()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, before[1]))
+    try:
+        with pytest.raises(StartError, match="room"):
+            backup(tmp_path / "idle", tmp_path / "full" / "course")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert list((tmp_path / "full").iterdir()) == []
 
 
 def test_a_notebook_that_is_not_the_one_handed_in_is_found(made: Path, tmp_path: Path) -> None:

@@ -238,14 +238,14 @@ def test_solutions_come_when_staff_allow_them_and_nothing_can_be_handed_in(runni
     refused(ada, "not given out")
     still_open = {"due": ago(hours=1), "late_until": ago(hours=-1), "solutions": True}
     assert ask(running.staff, "PUT", "/api/labs/first", still_open)[1]["solutions"] is True
-    refused(ada, "after 20")
+    refused(ada, r"after \w{3} \d\d \w{3} 20")
     assert running.staff.solution("first", "scale") == "def scale(): ..."
     rules = {**closed, "solutions": True}
     assert ask(running.staff, "PUT", "/api/labs/first", rules)[0] == 200
     path = "/api/labs/first/extensions/bob"
     assert ask(running.staff, "PUT", path, {"due": ago(hours=0)})[0] == 200
     assert ada.solution("first", "scale") == "def scale(): ..."
-    refused(bob, "after 20")  # who may still hand it in
+    refused(bob, r"after \w{3} \d\d \w{3} 20")  # who may still hand it in
     with pytest.raises(ServerError, match="no question") as error:
         ada.solution("first", "scales")
     assert error.value.status == 404
@@ -330,7 +330,9 @@ def test_an_identical_answer_handed_in_again_keeps_its_mark(running: Any) -> Non
 # Re-gradings
 
 
-def test_a_batch_shows_what_changes_and_changes_it_when_published(running: Any) -> None:
+def test_a_batch_shows_what_changes_and_changes_it_when_published(
+    running: Any, browse: Any
+) -> None:
     ada, bob = running.enroll("Ada"), running.enroll("Bob")
     right, wrong = graded(running, ada, "x = 1"), graded(running, bob, "x = 2")
     running.grader.right = "x = 2"
@@ -343,9 +345,15 @@ def test_a_batch_shows_what_changes_and_changes_it_when_published(running: Any) 
         {"id": wrong, "login": "Bob", "before": 0.0, "after": 4.0},
     ]
     assert ada.submission(str(right))["score"] == 4.0
+    browser = browse(running.staff.server)
+    browser.log_in(running.staff.token)
+    page = browser.get(f"/regrades/{batch}").text
+    assert "<code>scale</code> 4 → 0" in page and "<code>scale</code> 0 → 4" in page
     assert ask(ada, "POST", f"{path}/publish")[0] == 403
     status, found = ask(running.staff, "POST", f"{path}/publish")
     assert (status, found["state"], len(found["changed"])) == (200, "published", 2)
+    page = browser.get(f"/regrades/{batch}")
+    assert page.status == 200 and "Questions" not in page.text
     assert [ada.submission(str(right))["score"], bob.submission(str(wrong))["score"]] == [0.0, 4.0]
     assert ask(running.staff, "POST", f"{path}/publish")[0] == 200
     assert ask(running.staff, "GET", "/api/regrades/99")[0] == 404
@@ -404,6 +412,21 @@ def test_a_batch_of_one_question_takes_that_alone_and_marks_enter_it(running: An
     assert ada.submission(str(number))["score"] == 2.0
 
 
+def test_a_batch_says_of_whom_the_full_points_change_where_the_score_stays(
+    running: Any, browser: Any
+) -> None:
+    ada = running.enroll("Ada")
+    number = graded(running, ada, "x = 2")
+    running.grader.points = 5.0
+    path = f"/regrades/{batch_of(running, '/api/labs/first/regrade')}"
+    found = ask(running.staff, "GET", f"/api{path}")[1]
+    assert (found["changed"], found["rescaled"]) == ([], 1)
+    browser.log_in(running.staff.token)
+    assert "1 submission will be of other full points" in browser.get(path).text
+    assert ask(running.staff, "POST", f"/api{path}/publish")[1]["rescaled"] == 0
+    assert ada.submission(str(number))["max_score"] == 10.0
+
+
 def test_a_batch_never_takes_a_newer_grading_back(running: Any) -> None:
     ada = running.enroll("Ada")
     number = graded(running, ada, "x = 1")
@@ -412,8 +435,13 @@ def test_a_batch_never_takes_a_newer_grading_back(running: Any) -> None:
     running.grader.right = "x = 1"
     ask(running.staff, "POST", f"/api/submissions/{number}/regrade")
     running.wait(number)
-    assert ask(running.staff, "POST", f"/api/regrades/{old}/publish")[0] == 200
+    path = f"/api/regrades/{old}"
+    assert ask(running.staff, "GET", path)[1]["changed"] == []
+    status, published = ask(running.staff, "POST", f"{path}/publish")
+    assert (status, published["state"], published["changed"]) == (200, "published", [])
     assert ada.submission(str(number))["score"] == 4.0
+    log = ask(running.staff, "GET", "/api/audit")[1]["entries"]
+    assert "publish" not in {line["action"] for line in log}
 
 
 # The gradebook

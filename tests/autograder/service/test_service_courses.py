@@ -70,7 +70,7 @@ def several(request: pytest.FixtureRequest, settings: Any, start: Any) -> Any:
         yield running
 
 
-def test_courses_know_nothing_of_each_other(several: Any) -> None:
+def test_courses_know_nothing_of_each_other(several: Any, browse: Any) -> None:
     art, ml, first = staff_of(several, "art"), staff_of(several, "ml"), several.staff
     learners = {name: enrolled(staff, "Ada") for name, staff in (("ml", ml), ("art", art))}
     receipt = learners["ml"].submit("first", CELL)
@@ -84,6 +84,9 @@ def test_courses_know_nothing_of_each_other(several: Any) -> None:
             with pytest.raises(ServerError, match="not known here") as refused:
                 Connection(server, stranger.token).labs()
             assert refused.value.status == 401
+    for path in ("/login", f"{ML}/login"):
+        page = browse(first.server).ask("POST", path, {"token": learners["art"].token})
+        assert "Each course of this server knows its own people alone." in page.text
     assert [len(staff.export("csv").splitlines()) for staff in (ml, art, first)] == [2, 1, 1]
     ml.hold("first", held=True, dry_run=False)
     store = several.server.course.others["art"].store

@@ -1,5 +1,6 @@
 """Reading and writing: nobody waits for a reader, writers take turns, and busy is no crash."""
 
+import resource
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ import sqlalchemy as sa
 from autograder.records import Report
 from autograder.service.database import database as database_module
 from autograder.service.database.database import Database
-from autograder.service.errors import Refused
+from autograder.service.errors import Refused, StartError
 from autograder.service.grading.catalog import LabCatalog
 from autograder.service.grading.queue import Queue
 from autograder.service.records.people import LEARNER
@@ -261,3 +262,18 @@ def test_a_statement_is_compiled_once_for_all_databases_of_a_server(
             assert database.scalar(sa.select(sa.literal(1) + 2)) == 3
             last.append(compiled[-1])
     assert last[1] is last[2]
+
+
+def test_a_course_that_finds_no_room_is_told_of_the_disk_and_not_of_its_path(
+    tmp_path: Path,
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 14, before[1]))
+    try:
+        with pytest.raises(StartError, match="Is its disk full") as error:
+            Store(sqlite_url(tmp_path))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "path" not in str(error.value)
+    with pytest.raises(StartError, match="Does PostgreSQL run there"):
+        Store("postgresql://course@127.0.0.1:1/course")

@@ -3,10 +3,12 @@
 import csv
 import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from autograder.cli import main
 from autograder.service.errors import ServerError
 from autograder.service.records.submissions.submissions import Entry
 from autograder.service.reports.exports import FORMATS
@@ -139,6 +141,49 @@ def test_canvas_gets_its_own_file_back_with_its_ids(with_emails: Any) -> None:
     assert found[3] == ["Lovelace, Ada", "501", "u1", "Ada, Countess", "S-1", "4", "9", "0"]
     assert found[4] == ["Zoë", "502", "u2", "zoë", "S-1", "0", "", ""]
     assert found[5] == [*own[5], ""]
+
+
+TITLED = """# %% [markdown]
+# # {}
+# %% question="scale" points="4"
+def scale(): ...
+"""
+
+
+def test_the_column_of_a_lab_is_found_by_its_title_where_one_alone_has_it(
+    graded: Any, labs: Path
+) -> None:
+    head = "SIS Login ID,{}\nzoë,\n"
+    (labs / "01_first/lab.py").write_text(TITLED.format("Lab 01: Scale, and sum"))
+    (labs / "02_second/lab.py").write_text(TITLED.format("Lab 02: Rings"))
+    for column in ('"Lab 01: Scale, and sum (77)"', '"1. scale, and sum"', '"Scale, and sum"'):
+        found = filled(graded, "canvas", head.format(column), lab="first")
+        assert found[1] == ["zoë", "0"], column
+    both = head.format('"Scale, and sum","Lab 1: Scale, and sum"')
+    assert filled(graded, "canvas", both, lab="first")[0][3] == "01_first"
+    (labs / "02_second/lab.py").write_text(TITLED.format("Lab 02: First"))
+    found = filled(graded, "canvas", head.format("first"))
+    assert found[0] == ["SIS Login ID", "first", "02_second"]
+    (labs / "02_second/lab.py").write_text(TITLED.format("Lab 02: Scale, and sum"))
+    found = filled(graded, "canvas", head.format('"Scale, and sum"'), lab="first")
+    assert found[0] == ["SIS Login ID", "Scale, and sum", "01_first"]
+
+
+def test_canvas_s_test_student_is_passed_over_with_a_word(
+    graded: Any, tmp_path: Path, capsys: Any
+) -> None:
+    test = '"Student, Test",9,,0f41e68d,S-1,,\n'
+    lines = CANVAS.replace("Else,503,u3,else,S-2,,3\n", test)
+    (tmp_path / "canvas.csv").write_text(lines)
+    asked = ["export", "--format", "canvas", "--template", str(tmp_path / "canvas.csv")]
+    for where in (
+        ["--server", graded.staff.server, "--token", graded.staff.token],
+        ["--data", str(tmp_path / "data")],
+    ):
+        assert main([*asked, *where]) == 0
+        printed = capsys.readouterr()
+        assert rows(printed.out)[5] == [*next(csv.reader([test.strip()])), ""]
+        assert printed.err == "export: line 6: Canvas's test student: left as it was\n"
 
 
 def test_moodle_is_matched_by_email_and_its_sign_for_nothing_stays(with_emails: Any) -> None:

@@ -289,6 +289,32 @@ def test_what_is_no_comment_is_refused(running: Any, body: Any) -> None:
     assert ask(running.staff, "GET", f"{WHY}/comments")[1]["comments"] == []
 
 
+def test_a_mark_that_another_gave_meanwhile_is_not_replaced_unseen(
+    running: Any, browse: Any
+) -> None:
+    number = answered(running, "Ada", "It is.")
+    browsers = {}
+    for who in (assistant(running), assistant(running, "hal")):
+        browsers[who] = browse(who.server)
+        browsers[who].log_in(who.token)
+    path = f"/grading/01_first/why?at={number}"
+    forms = []
+    for browser, points in zip(browsers.values(), ("2", "1"), strict=True):
+        match = re.search('name="seen" value="([0-9a-f]+)"', browser.get(path).text)
+        assert match
+        forms.append((browser, {"seen": match[1], "points": points, "comment": ""}))
+    (first, given), (second, stale) = forms
+    assert first.ask("POST", path, given).status == 303
+    assert first.ask("POST", path, given).status == 303  # the same once more is no other mark
+    refused = second.ask("POST", path, stale)
+    assert refused.status == 409 and "has 2 points" in refused.text
+    assert score(running, number) == 2.0
+    match = re.search('name="seen" value="([0-9a-f]+)"', second.get(path).text)
+    assert match
+    assert second.ask("POST", path, {**stale, "seen": match[1]}).status == 303
+    assert score(running, number) == 1.0
+
+
 # ---- a sample that two people mark
 
 
@@ -312,6 +338,10 @@ def test_a_sample_is_marked_twice_blind_and_staff_decide(
     for path in ("?sample=1", f"?at={numbers[0]}"):
         page = theirs.get(f"/grading/01_first/why{path}").text
         assert "second mark" in page and "grace&#39;s" not in page and 'value="2"' not in page
+    listed = {"lab": "01_first", "question": "why", "answers": 4, "undecided": 0}
+    for who, yours in ((hal, 3), (grace, 0)):
+        assert ask(who, "GET", "/api/grading")[1]["samples"] == [{**listed, "yours": yours}]
+    assert "3 wait for your second mark" in theirs.get("/grading").text
     desk = ask(hal, "GET", f"{WHY}?sample=1")[1]
     assert (desk["second"], desk["total"], desk["left"]) == (True, 4, 3)
     assert desk["answer"]["score"] is None and desk["submission"] == numbers[0]
@@ -330,6 +360,9 @@ def test_a_sample_is_marked_twice_blind_and_staff_decide(
         (numbers[1], 0.0),
     ]
     assert [score(running, n) for n in numbers] == [2.0, 1.0, 0.5, 0.0]  # the first counts
+    assert ask(hal, "GET", "/api/grading")[1]["samples"] == [
+        {**listed, "yours": 1, "undecided": 1}  # of two pairs one differs
+    ]
     asked = ["--server", hal.server, "--token", hal.token]
     assert main(["marking", "sample", "first", "why", *asked]) == 0
     said = capsys.readouterr().out

@@ -50,6 +50,20 @@ def test_logging_out_ends_the_session_on_the_server(running: Any, browser: Any) 
     assert browser.get("/gradebook").status == 303
 
 
+def test_what_is_sent_after_the_session_ended_is_said_to_be_unsent(
+    running: Any, browser: Any
+) -> None:
+    """To go on to its address would show a page that there is not."""
+    number = graded(running, ada := running.enroll("Ada"))
+    browser.log_in(ada.token)
+    browser.ask("POST", "/logout")
+    form = {"question": "scale", "text": "written for an hour"}
+    answer = browser.ask("POST", f"/submissions/{number}/requests", form)
+    page = browser.get(answer.getheader("Location"))
+    assert page.status == 200 and "what you sent was not stored" in page.text
+    assert 'name="next" value="/"' in page.text
+
+
 def test_the_bearer_token_is_no_cookie(running: Any, browser: Any) -> None:
     browser.cookie = f"course_session={running.staff.token}"
     assert browser.get("/gradebook").status == 303
@@ -241,6 +255,21 @@ def test_what_is_not_there_is_a_page_that_says_so(running: Any, browser: Any, pa
     answer = browser.get(path)
     assert answer.status in (404, 422)
     assert "Back to the start" in answer.text and "Traceback" not in answer.text
+
+
+def test_what_a_database_cannot_store_is_refused(
+    start: Any, make_postgres: Any, browse: Any
+) -> None:
+    """PostgreSQL has no NUL in a text."""
+    with start(database_url=make_postgres()) as running:
+        browser = browse(running.staff.server)
+        browser.log_in(running.staff.token)
+        for path, form in (
+            ("/labs/first/extensions", {"login": "a\0b", "due": ""}),
+            ("/people/a%00b/role", {"role": "learner"}),
+        ):
+            assert browser.ask("POST", path, form).status in (404, 422), path
+        assert browser.get("/learners/a%00b").status in (404, 422)
 
 
 def test_no_page_takes_a_form_of_another_site(running: Any, browser: Any) -> None:

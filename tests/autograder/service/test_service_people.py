@@ -19,6 +19,7 @@ from tests.autograder.service.asking import ask
 CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,01_first (7)
     Points Possible,,,,,4
 "Lovelace, Ada",1,,ada,A,3
+"Student, Test",2,,0f41e68d,A,
 """
 MOODLE = """First name,Last name,Email address,Groups
 Ada,Lovelace,ada@b.example,A

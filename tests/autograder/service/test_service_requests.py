@@ -131,6 +131,24 @@ def test_the_window_closes_and_moves_with_an_extension(running: Any) -> None:
     assert ask(ada, "POST", path, body)[0] == 201
 
 
+def test_a_form_sent_twice_is_one_message_and_a_stale_one_is_refused(open_lab: Any) -> None:
+    ada, grace = open_lab.enroll("Ada"), assistant(open_lab)
+    number = handed_in(open_lab, ada)
+    path = f"/api/submissions/{number}/requests"
+    request = {"question": "why", "text": "I named the unit.", "seen": 0}
+    assert [ask(ada, "POST", path, request)[0] for _ in range(2)] == [201, 201]
+    answer = {"question": "why", "text": "So you did.", "points": 1.5, "seen": 1}
+    assert [ask(grace, "POST", path, answer)[0] for _ in range(2)] == [201, 201]
+    for who, text in ((open_lab.staff, "No."), (ada, "Please.")):
+        stale = {"question": "why", "text": text, "seen": 1}
+        status, said = ask(who, "POST", path, stale)
+        assert status == 409 and "answered meanwhile" in said["detail"]
+    (thread,) = ask(ada, "GET", path)[1]["requests"]
+    assert [m["text"] for m in thread["messages"]] == ["I named the unit.", "So you did."]
+    assert ask(ada, "POST", path, {"question": "why", "text": "So you did.", "seen": 2})[0] == 201
+    assert ask(ada, "POST", path, {**request, "seen": "many"})[0] == 422
+
+
 def test_a_thread_has_an_end(open_lab: Any) -> None:
     ada = open_lab.enroll("Ada")
     path = f"/api/submissions/{handed_in(open_lab, ada)}/requests"

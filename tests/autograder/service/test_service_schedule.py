@@ -1,5 +1,6 @@
 """All labs' dates at once: out, in, moved by weeks; whole or not at all."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -154,6 +155,37 @@ def test_dates_are_saved_from_the_table(running: Any, browser: Any) -> None:
         answer = browser.ask("POST", "/schedule/dates", wrong)
         assert answer.status in (404, 422) and why in answer.text
     assert running.server.course.store.dates.calendar().rules == rules
+
+
+def test_a_form_from_before_somebody_else_changed_the_dates_is_refused(
+    running: Any, browser: Any
+) -> None:
+    """Sent as it is, it would take back what the other has set, or move every date twice."""
+    browser.log_in(running.staff.token)
+
+    def seen(path: str, form: str) -> str:
+        field = r'\s*<input type="hidden" name="seen" value="([0-9a-f]+)"'
+        match = re.search(f'action="{form}">{field}', browser.get(path).text)
+        assert match, path
+        return match[1]
+
+    forms = {
+        "/labs/01_first/dates": ("/labs", {"due": DUE, "attempts": "3"}),
+        "/schedule/dates": ("/schedule", {"due.01_first": DUE}),
+        "/schedule/shift": ("/schedule", {"weeks": "1"}),
+    }
+    stale = {path: {**form, "seen": seen(at, path)} for path, (at, form) in forms.items()}
+    running.staff.set_schedule(b"lab,late_until\nfirst,2031-04-01T12:00:00+02:00\n", dry_run=False)
+    held = running.staff.schedule()
+    for path, form in stale.items():
+        refused = browser.ask("POST", path, form)
+        assert refused.status == 409 and "after the page was loaded" in refused.text, path
+    assert running.staff.schedule() == held
+    for path, (at, form) in forms.items():
+        fresh = {**form, "seen": seen(at, path)}
+        assert browser.ask("POST", path, fresh).status == 303, path
+        twice = browser.ask("POST", path, fresh)  # a double click changes nothing more
+        assert twice.status == (409 if path.endswith("shift") else 303), path
 
 
 def test_labs_are_called_by_the_titles_of_their_notebooks(

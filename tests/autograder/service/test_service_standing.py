@@ -1,5 +1,6 @@
 """How a learner stands, by their own dates, for them and for staff; and the calendar."""
 
+import json
 import re
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from autograder.cli import main
 from autograder.service.client import Connection
+from autograder.service.errors import GraderUnable
 from autograder.service.records.rules import DATES, Rules
 from autograder.service.reports.standing import calendar, standing
 from autograder.service.times import iso
@@ -99,3 +101,33 @@ def test_a_calendar_is_folded_and_escaped() -> None:
     assert "DTSTART:20310301T110000Z" in whole and "DTSTAMP:19700101T000000Z" in whole
     assert f"SUMMARY:a\\, b\\; c\\\\d {'é' * 60} is due\r\n" in whole
     assert text.endswith("END:VEVENT\r\nEND:VCALENDAR\r\n")
+
+
+def test_a_lab_whose_folder_is_gone_keeps_its_grades_and_its_pages(
+    start: Any, labs: Path, browse: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with start() as running:
+        ada = running.enroll("ada")
+        for lab in ("first", "second"):
+            cells = [{"cell_type": "code", "source": "x = 1 # manual"}]
+            running.wait(ada.submit(lab, json.dumps({"cells": cells}).encode())["id"])
+    (labs / "02_second").rename(labs.parent / "away")
+    with start() as running:
+        ada, staff = Connection(running.staff.server, ada.token), running.staff
+        now = ada.standing()
+        assert [place["lab"] for place in now["labs"]] == ["01_first", "02_second"]
+        assert now["score"] / now["max_score"] == now["total"]
+        assert main(["standing", "--server", ada.server, "--token", ada.token]) == 0
+        line = "02_second: handed in, 4 of 6 points, 1 answer waits for a person"
+        assert line in capsys.readouterr().out
+        assert [lab["name"] for lab in ada.labs()] == ["01_first"]
+        browser = browse(staff.server)
+        browser.log_in(staff.token)
+        below = ("", "/groups", "/sample", "/comments")
+        pages = ("/labs/02_second/numbers", *(f"/grading/02_second/why{path}" for path in below))
+        assert {path: browser.get(path).status for path in pages} == dict.fromkeys(pages, 200)
+        assert browser.ask("POST", "/grading/02_second/why?at=2", {"points": "1"}).status == 303
+        assert ada.submission("2")["score"] == 5.0
+        assert browser.get("/labs/03_third/numbers").status == 404
+        with pytest.raises(GraderUnable, match="any more: expected 02_second"):
+            running.server.course.catalog.solution("02_second")

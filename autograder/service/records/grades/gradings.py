@@ -99,7 +99,7 @@ def note_answers(connection: sa.Connection, grading_id: int, report: Report) -> 
 
 def note_alike(connection: sa.Connection, grading_id: int) -> None:
     """Write down anew which answers of a grading people mark: what an older release did not."""
-    report = _with_marks(connection, 0, grading_id)
+    report = with_marks(connection, 0, grading_id)
     if report is not None:
         connection.execute(answers.delete().where(answers.c.grading_id == grading_id))
         note_answers(connection, grading_id, report)
@@ -185,7 +185,7 @@ def write_totals(connection: sa.Connection, submission_id: int) -> None:
 def _totals(
     connection: sa.Connection, submission_id: int, grading_id: int | None
 ) -> dict[str, Any]:
-    report = _with_marks(connection, submission_id, grading_id)
+    report = with_marks(connection, submission_id, grading_id)
     if report is None:
         return {}
     return {"score": report.score, "max_score": report.max_score, "pending": pending(report)}
@@ -195,12 +195,13 @@ def published(connection: sa.Connection, submission_id: int) -> Report | None:
     """Return the report that is published, with the marks that people gave, or None."""
     this_submission = submissions.c.id == submission_id
     number = connection.scalar(sa.select(submissions.c.grading_id).where(this_submission))
-    return _with_marks(connection, submission_id, number)
+    return with_marks(connection, submission_id, number)
 
 
-def _with_marks(
+def with_marks(
     connection: sa.Connection, submission_id: int, grading_id: int | None
 ) -> Report | None:
+    """Return the report of a grading, with the marks that people gave, or None."""
     text = connection.scalar(sa.select(reports.c.report).where(reports.c.grading_id == grading_id))
     if text is None:
         return None

@@ -6,6 +6,7 @@ index, however many there are. Answers that are alike (`marks.alike_digest`) mak
 marked at once.
 """
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -143,6 +144,12 @@ class Desk:
     place: int | None
     total: int
     left: int
+
+    @property
+    def seen(self) -> str:
+        """What a form that shows this answer sends back, so that a mark in between is noticed."""
+        mark = (self.entry.id, self.answer.score, self.answer.comment, self.answer.items)
+        return hashlib.sha256(repr(mark).encode()).hexdigest()[:16]
 
 
 def desk(all_submissions: Submissions, walk: Walk, at: int) -> Desk | None:

@@ -136,14 +136,16 @@ class RegradeRequests(Records):
             entry: the submission, which `by` may see.
             by: its learner, or staff, who may change the points with their answer.
             body: `question`, `text`, and from staff `points`, as a mark has them, or none to leave
-                them as they are.
+                them as they are; `seen`, how many messages the writer has read, so that nobody
+                answers what was answered meanwhile, and a form sent twice is one message.
 
         Raises:
             Refused: 403, the lab takes no requests now, or points come from a learner; 404, there
-                is no such question, or no thread to answer; 409, the submission is not graded, or
-                the thread is full; 422, something is malformed.
+                is no such question, or no thread to answer; 409, the submission is not graded,
+                the thread is full, or has more messages than were `seen`; 422, something is
+                malformed.
         """
-        question, text, points = _read(body)
+        question, text, points, seen = _read(body)
         now = self.clock()
         if not by.is_staff:
             refusal = _not_theirs(entry, by, points) or self.refusal(entry)
@@ -153,6 +155,9 @@ class RegradeRequests(Records):
             report = gradings.locked(connection, entry.id)
             question_of(report, question)  # which refuses one that there is not
             number = _thread(connection, entry, question, by, now)
+            only = _REQUEST.where(regrade_requests.c.id == number)
+            if _is_sent(connection, number, seen, text, by):
+                return RegradeRequest(*connection.execute(only).one())
             row = {"request_id": number, "person_id": by.id, "at": now, "text": text}
             connection.execute(regrade_messages.insert().values(row))
             waits = regrade_requests.update().where(regrade_requests.c.id == number)
@@ -161,7 +166,6 @@ class RegradeRequests(Records):
             audit_log.write(connection, now, by.login, "re-grade request", subject, after=text)
             if points is not None:
                 gradings.mark(connection, [entry.id], {question: {"points": points}}, by, now)
-            only = _REQUEST.where(regrade_requests.c.id == number)
             return RegradeRequest(*connection.execute(only).one())
 
 
@@ -177,18 +181,40 @@ def _not_theirs(entry: Entry, by: Person, points: object) -> str | None:
     return None if points is None else "points are given by staff"
 
 
-def _read(body: Any) -> tuple[str, str, float | str | None]:
-    """Return the question, the text and the points that a form or JSON says."""
-    if not isinstance(body, dict) or not set(body) <= {"question", "text", "points"}:
+def _is_sent(
+    connection: sa.Connection, number: int, seen: int | None, text: str, by: Person
+) -> bool:
+    """Whether a message is there already, as of a form that was sent twice.
+
+    Raises:
+        Refused: 409, another came after those that were `seen`.
+    """
+    column = regrade_messages.c
+    query = sa.select(column.person_id, column.text).where(column.request_id == number)
+    messages = connection.execute(query.order_by(column.id)).all()
+    fresh = [] if seen is None else messages[seen:]
+    if fresh and [tuple(message) for message in fresh] != [(by.id, text)]:
+        raise Refused(409, "request: it was answered meanwhile. Go back, and load the page again.")
+    return bool(fresh)
+
+
+def _read(body: Any) -> tuple[str, str, float | str | None, int | None]:
+    """Return the question, the text, the points and what was seen, as a form or JSON says them."""
+    if not isinstance(body, dict) or not set(body) <= {"question", "text", "points", "seen"}:
         raise Refused(422, 'request: expected {"question": "...", "text": "...", "points": 1.5}.')
     question, text, points = body.get("question"), body.get("text"), body.get("points")
     if not isinstance(question, str) or not isinstance(text, str):
         raise Refused(422, "request: expected a question and a text.")
+    seen = body.get("seen")
+    if isinstance(seen, str) and seen.isascii() and seen.isdigit() and len(seen) < 9:
+        seen = int(seen)
+    if seen is not None and (not isinstance(seen, int) or isinstance(seen, bool) or seen < 0):
+        raise Refused(422, f"request: seen: got {str(seen)[:40]!r}, expected a number of messages.")
     text = text.replace("\0", "").strip()
     if not 0 < len(text) <= _TEXT_CHARS:
         expected = f"1 to {_TEXT_CHARS} characters"
         raise Refused(422, f"request: text: got {len(text)} characters, expected {expected}.")
-    return question, text, None if points == "" else points
+    return question, text, None if points == "" else points, seen
 
 
 def _thread(connection: sa.Connection, entry: Entry, question: str, by: Person, now: float) -> int:

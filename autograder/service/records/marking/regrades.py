@@ -4,17 +4,20 @@ A batch sends the finished submissions of a lab through the queue again. Their n
 as drafts (see `grades.publish`), and learners see no change until the batch is published.
 """
 
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
+from autograder.records import Report
 from autograder.service.database.database import Records
 from autograder.service.database.schema import PARKED, people, regrades, regradings, submissions
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
 from autograder.service.records.calendar import calendar
-from autograder.service.records.grades.gradings import inserted
+from autograder.service.records.grades.gradings import inserted, published, with_marks
 from autograder.service.records.outbox import touch
 from autograder.service.records.people import Person
 from autograder.service.records.roster.teams import follow
@@ -31,6 +34,15 @@ class Change:
 
     id: int
     login: str
+    before: float | None
+    after: float | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a batch changes of one question, before lateness; None: it is not there."""
+
+    question: str
     before: float | None
     after: float | None
 
@@ -103,12 +115,34 @@ class Regrades(Records):
             Refused: 404, there is none of that number.
         """
         with self.database.read() as connection:
-            return _batch(connection, batch), _changes(connection, batch, after, most)
+            current = _batch(connection, batch)
+            return current, _changes(connection, current, after, most)
 
     def changed(self, batch: int) -> int:
         """Return how many scores a batch changes so far."""
-        count = sa.select(sa.func.count()).select_from(regradings).where(*_differs(batch))
-        return self.database.scalar(count) or 0
+        with self.database.read() as connection:
+            count = sa.select(sa.func.count()).join_from(regradings, submissions)
+            differs = _differs(_batch(connection, batch))
+            return connection.scalar(count.where(*differs)) or 0
+
+    def rescaled(self, batch: int) -> int:
+        """Return of how many submissions other points can be had once a batch is published."""
+        differs = regradings.c.max_score.is_distinct_from(submissions.c.max_score)
+        query = sa.select(sa.func.count()).join_from(regradings, submissions)
+        return self.database.scalar(query.where(regradings.c.batch == batch, _NEWER, differs)) or 0
+
+    def differences(self, batch: int, changes: Iterable[Change]) -> dict[int, list[Difference]]:
+        """Return of what a batch changes, before it is published, the questions that differ."""
+        chosen = [change.id for change in changes]
+        query = sa.select(regradings.c.submission_id, regradings.c.grading_id)
+        query = query.where(regradings.c.batch == batch, regradings.c.submission_id.in_(chosen))
+        with self.database.read() as connection:
+            return {
+                number: _differences(
+                    published(connection, number), with_marks(connection, number, grading_id)
+                )
+                for number, grading_id in list(connection.execute(query))
+            }
 
     def publish(self, batch: int, by: Person) -> Batch:
         """Let the new gradings of a batch count; of one that is published already, nothing changes.
@@ -127,10 +161,11 @@ class Regrades(Records):
                 problem = f"{current.waiting} of {current.total} are not graded yet"
                 raise Refused(409, f"regrade: batch {batch}: {problem}. Publish it later.")
             if current.state == READY:
-                for change in _changes(connection, batch):
+                for change in _changes(connection, current):
                     scores = (change.before, change.after)
                     subject = f"submission {change.id}: {change.login}"
                     audit_log.write(connection, now, by.login, "publish", subject, *scores)
+                connection.execute(_leave(batch))
                 connection.execute(_publish(batch))
                 theirs = sa.select(regradings.c.submission_id).where(regradings.c.batch == batch)
                 touch(connection, submissions.c.id.in_(theirs))
@@ -143,6 +178,23 @@ class Regrades(Records):
             return _batch(connection, batch)
 
 
+def _differences(before: Report | None, after: Report | None) -> list[Difference]:
+    olds, news = _scores(before), _scores(after)
+    names = dict.fromkeys((*news, *olds))
+    rows = (Difference(name, olds.get(name), news.get(name)) for name in names)
+    return [row for row in rows if row.before != row.after]
+
+
+def _scores(report: Report | None) -> dict[str, float]:
+    scores: defaultdict[str, float] = defaultdict(float)
+    if report is not None:
+        for result in report.results:
+            scores[result.question] += result.score
+        for answer in report.manual:
+            scores[answer.question] += answer.score or 0.0
+    return {question: round(score, 6) for question, score in scores.items()}
+
+
 def _running(connection: sa.Connection, lab: str) -> Any:
     """Return the batch of a lab of which something still waits to be graded, or None."""
     query = sa.select(regrades).join_from(regradings, regrades).join(submissions)
@@ -152,10 +204,22 @@ def _running(connection: sa.Connection, lab: str) -> Any:
 
 def _publish(batch: int) -> sa.Update:
     theirs = (regradings.c.batch == batch) & (regradings.c.submission_id == submissions.c.id)
-    newer = regradings.c.grading_id > sa.func.coalesce(submissions.c.grading_id, 0)
     columns = ("grading_id", "score", "max_score", "pending")
     values = {name: regradings.c[name] for name in columns}
-    return submissions.update().where(theirs, newer).values(values)
+    return submissions.update().where(theirs, _NEWER).values(values)
+
+
+def _leave(batch: int) -> sa.Update:
+    """Note of what a batch does not change, as a newer grading counts, that it changed nothing."""
+    counted = sa.select(submissions.c.id).where(
+        submissions.c.id == regradings.c.submission_id, ~_NEWER
+    )
+    older = (regradings.c.batch == batch) & sa.exists(counted)
+    return regradings.update().where(older).values(before=regradings.c.score)
+
+
+# Whether a new grading is later than the one that counts: an older one stays a draft.
+_NEWER = regradings.c.grading_id > sa.func.coalesce(submissions.c.grading_id, 0)
 
 
 def _batch(connection: sa.Connection, batch: int) -> Batch:
@@ -173,13 +237,15 @@ def _batch(connection: sa.Connection, batch: int) -> Batch:
     return Batch(row.id, row.lab, row.question, row.started_at, state, row.total, waiting, parked)
 
 
-def _differs(batch: int) -> tuple[sa.ColumnElement[bool], ...]:
+def _differs(batch: Batch) -> tuple[sa.ColumnElement[bool], ...]:
+    """Whether a score is another by a batch that is published, or will be by one that is not."""
     differs = regradings.c.before.is_distinct_from(regradings.c.score)
-    return regradings.c.batch == batch, regradings.c.grading_id.is_not(None), differs
+    graded = regradings.c.grading_id.is_not(None) if batch.state == PUBLISHED else _NEWER
+    return regradings.c.batch == batch.id, graded, differs
 
 
 def _changes(
-    connection: sa.Connection, batch: int, after: int = 0, most: int | None = None
+    connection: sa.Connection, batch: Batch, after: int = 0, most: int | None = None
 ) -> list[Change]:
     columns = (submissions.c.id, submissions.c.lab, submissions.c.person_id, people.c.login)
     query = sa.select(*columns, submissions.c.submitted_at, regradings.c.before, regradings.c.score)

@@ -57,8 +57,35 @@ class Agreement:
 
 
 @dataclass(frozen=True)
+class Sample:
+    """A question's sample as somebody who marks finds it.
+
+    So many of its answers wait for a second mark of `yours`, and so many pairs differ `undecided`.
+    """
+
+    lab: str
+    question: str
+    answers: int
+    yours: int
+    undecided: int
+
+
+@dataclass(frozen=True)
 class SecondMarks(Records):
     """The samples of a course."""
+
+    def samples(self, by: Person) -> list[Sample]:
+        """Return the sample of every question that has one."""
+        column = second_marks.c
+        here = (pile.c.submission_id == column.submission_id) & (pile.c.question == column.question)
+        anew = column.points.is_(None) & ~pile.c.waits & pile.c.marked_by.is_distinct_from(by.id)
+        differs = column.points.is_distinct_from(column.first_points)
+        undecided = column.points.is_not(None) & ~column.decided & differs
+        sums = (sa.func.sum(sa.case((which, 1), else_=0)) for which in (anew, undecided))
+        query = sa.select(column.lab, column.question, sa.func.count(), *sums)
+        query = query.join_from(second_marks, pile, here, isouter=True)
+        query = query.group_by(column.lab, column.question).order_by(column.lab, column.question)
+        return [Sample(*row) for row in self.database.rows(query)]
 
     def agreement(self, lab: str, question: str) -> Agreement:
         """Return how the sample of a question stands."""

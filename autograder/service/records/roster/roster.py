@@ -43,7 +43,9 @@ _ALIASES = {
     "email": (_MOODLE_EMAIL,),
     "section": ("groups",),
 }
-_POINTS_POSSIBLE = "points possible"  # the line below Canvas's header that is nobody's
+CANVAS_TEST_STUDENT = "Student, Test"  # whom Canvas puts into every course, with a login of digits
+# The lines of Canvas's that are nobody's, by their first cells.
+_NOBODY = ("points possible", CANVAS_TEST_STUDENT.lower())
 
 Problem = dict[str, Any]  # {line, reason}
 
@@ -89,7 +91,7 @@ def _lines(rows: Lines, columns: list[str], problems: list[Problem]) -> list[Lin
     lines: list[Line] = []
     first: dict[str, int] = {}
     for number, row in rows:
-        if not any(cell.strip() for cell in row) or row[0].strip().lower() == _POINTS_POSSIBLE:
+        if not any(cell.strip() for cell in row) or row[0].strip().lower() in _NOBODY:
             continue
         if len(lines) >= _MOST_LINES:
             raise Refused(422, f"roster: it has more than {_MOST_LINES} lines.")

@@ -4,7 +4,8 @@ A file is taken whole or not at all. A column that it has not stays as it is; an
 the date or the limit away.
 """
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -186,13 +187,38 @@ def _value(name: str, text: str) -> Any:
         return text
 
 
+def digest(rules: Mapping[str, Rules]) -> str:
+    """Return what a form that shows these rules sends back, so that a stale one is noticed."""
+    return hashlib.sha256(repr(rows(sorted(rules), rules)).encode()).hexdigest()[:16]
+
+
+def _require_seen(seen: str | None, held: Mapping[str, Rules], labs: Iterable[str]) -> None:
+    some = {lab: held.get(lab, Rules()) for lab in labs}
+    if seen is not None and seen not in (digest(held), digest(some)):
+        problem = "somebody changed these dates after the page was loaded"
+        raise Refused(409, f"schedule: {problem}. Load it again, and change what is there now.")
+
+
 def take(
-    database: Database, now: float, says: Mapping[str, dict[str, Any]], by: Person, *, dry_run: bool
+    database: Database,
+    now: float,
+    says: Mapping[str, dict[str, Any]],
+    by: Person,
+    *,
+    dry_run: bool,
+    seen: str | None = None,
 ) -> list[Change]:
     """Let a schedule hold, in one transaction; a dry run only says what it would change.
 
+    Args:
+        database: of the course, at the time `now`.
+        says: the rules of each lab that are to change.
+        by: who says so.
+        dry_run: whether nothing changes.
+        seen: the `digest` of the rules that `by` saw: of these labs, or of all.
+
     Raises:
-        Refused: 422, the rules of a lab are malformed.
+        Refused: 409, others hold by now than were seen; 422, the rules of a lab are malformed.
     """
     changes = []
     with database.read() if dry_run else database.write() as connection:
@@ -201,6 +227,8 @@ def take(
             before = held.get(lab, Rules())
             after = _read(lab, {**before.to_dict(), **values})
             changes += _put(connection, now, lab, before, after, by, dry_run=dry_run)
+        if changes:  # a form that is sent twice changes nothing the second time
+            _require_seen(seen, held, says)
     return changes
 
 
@@ -212,19 +240,28 @@ def _read(lab: str, values: dict[str, Any]) -> Rules:
 
 
 def shift(
-    database: Database, now: float, weeks: object, by: Person, *, dry_run: bool
+    database: Database,
+    now: float,
+    weeks: object,
+    by: Person,
+    *,
+    dry_run: bool,
+    seen: str | None = None,
 ) -> list[Change]:
     """Move every date of every lab, and every extension, by so many weeks, back by a negative one.
 
     Raises:
-        Refused: 422, it is no whole number of weeks within two years.
+        Refused: 409, other rules hold by now than were `seen`; 422, it is no whole number of weeks
+            within two years.
     """
     if isinstance(weeks, bool) or not isinstance(weeks, int) or not 0 < abs(weeks) <= _MOST_WEEKS:
         expected = f"-{_MOST_WEEKS} to {_MOST_WEEKS}, and not 0"
         raise Refused(422, f"schedule: weeks: got {str(weeks)[:40]!r}, expected {expected}.")
     changes = []
     with database.read() if dry_run else database.write() as connection:
-        rules = sorted(calendar(connection).rules.items())
+        held = calendar(connection).rules
+        _require_seen(seen, held, held)
+        rules = sorted(held.items())
         if not dry_run:  # before what counts of a score is made anew
             _shift_extensions(connection, weeks)
         for lab, before in rules:

@@ -75,19 +75,20 @@ def _add_export(api: APIRouter, course: Course) -> None:
         return StreamingResponse(exports.chunks(pieces), media_type=kind)
 
     def book_of(lab: str) -> exports.Book:
-        return exports.Book(store.roster, store.submissions, lab)
+        return exports.Book(store.roster, store.submissions, lab, course.catalog.titles)
 
     @api.get("/export/notes")
     def notes(_by: Staff, lab: AnyLabName) -> dict[str, Any]:
-        return {"problems": [], "not_final": exports.not_final(book_of(lab))}
+        return {"problems": [], "skipped": [], "not_final": exports.not_final(book_of(lab))}
 
     @api.post("/export/notes", openapi_extra=openapi.CSV)
     def notes_on(
         _by: Staff, lab: AnyLabName, template: Body, format: str = "canvas"
     ) -> dict[str, Any]:
         book = book_of(lab)
-        problems = platforms.filled(format, template, book).problems
-        return {"problems": problems, "not_final": exports.not_final(book)}
+        done = platforms.filled(format, template, book)
+        notes = {"problems": done.problems, "skipped": done.skipped}
+        return {**notes, "not_final": exports.not_final(book)}
 
     @api.post("/export", **described, openapi_extra=openapi.CSV)
     def fill(_by: Staff, lab: AnyLabName, template: Body, format: str = "canvas") -> Response:

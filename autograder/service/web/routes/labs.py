@@ -9,6 +9,7 @@ from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
 from autograder.service.errors import Refused
 from autograder.service.records.rules import DATES, Rules
+from autograder.service.records.terms.schedule import digest, take
 from autograder.service.reports import numbers
 from autograder.service.times import date
 from autograder.service.web import openapi
@@ -22,7 +23,7 @@ from autograder.service.web.access import (
     entry_for,
 )
 from autograder.service.web.course import Course
-from autograder.service.web.forms import Fields, Json, LabName, number
+from autograder.service.web.forms import Fields, Json, LabName, RecordedLab, number
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
@@ -54,7 +55,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return {"name": lab, **new_rules.to_dict()}
 
     @api.get("/labs/{lab}/numbers", responses=openapi.EXPORT)
-    def how_it_went(_by: Staff, lab: LabName, format: str = "json") -> Any:
+    def how_it_went(_by: Staff, lab: RecordedLab, format: str = "json") -> Any:
         overview = numbers.overview(course.store.database, lab)
         if format not in ("json", "csv"):
             raise Refused(422, f"numbers: got format {format[:40]!r}, expected json or csv.")
@@ -84,19 +85,23 @@ def _add_api(api: APIRouter, course: Course) -> None:
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/labs")
     def labs(person: Visitor) -> Response:
-        rows = course.labs_for(person)
+        labs, rules = course.labs_for(person), course.store.dates.calendar().rules
+        seen = {lab["name"]: digest({lab["name"]: rules.get(lab["name"], Rules())}) for lab in labs}
         beside: dict[str, Any] = {
             **course.news(person),
             "batches": course.store.regrades.all() if person.is_staff else [],
             "drafts": course.drafts_for(person),
+            "seen": seen,
         }
         return course.page(
-            "labs", person=person, labs=rows, fields=FIELDS, date_fields=DATES, **beside
+            "labs", person=person, labs=labs, fields=FIELDS, date_fields=DATES, **beside
         )
 
     @pages.post("/labs/{lab}/dates")
     def dates(person: InstructorSender, lab: LabName, form: Fields) -> Response:
-        course.store.dates.set_rules(lab, Rules.read(_rules(form)), person)
+        says = {lab: Rules.read(_rules(form)).to_dict()}
+        database, now, seen = course.store.database, course.store.clock(), form.get("seen")
+        take(database, now, says, person, dry_run=False, seen=seen)
         course.totals.wake()
         return RedirectResponse("/labs", 303)
 
@@ -108,14 +113,14 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"/learners/{quote(learner.login, safe='')}", 303)
 
     @pages.get("/labs/{lab}/numbers")
-    def how_it_went(person: StaffVisitor, lab: LabName) -> Response:
+    def how_it_went(person: StaffVisitor, lab: RecordedLab) -> Response:
         overview = numbers.overview(course.store.database, lab)
         return course.page(
             "numbers", person=person, lab=lab, overview=overview, parts=numbers.PARTS
         )
 
     @pages.get("/labs/{lab}/numbers.csv")
-    def numbers_csv(_by: StaffVisitor, lab: LabName) -> Response:
+    def numbers_csv(_by: StaffVisitor, lab: RecordedLab) -> Response:
         headers = {"Content-Disposition": f'attachment; filename="{quote(lab)}-numbers.csv"'}
         pieces = numbers.lines(numbers.overview(course.store.database, lab))
         return StreamingResponse(pieces, media_type="text/csv", headers=headers)

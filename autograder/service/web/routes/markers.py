@@ -37,7 +37,9 @@ def _add_api(api: APIRouter, course: Course) -> None:
     def grading(by: Staff) -> dict[str, Any]:
         markers = [_plain(marker) for marker in assignments.markers(database)]
         own = next((marker for marker in markers if marker["login"] == by.login), None)
-        return {"piles": marking.waiting(database), "markers": markers, "mine": own}
+        samples = course.store.second_marks.samples(by)
+        piles = marking.waiting(database)
+        return {"piles": piles, "samples": samples, "markers": markers, "mine": own}
 
     @api.put("/grading/assignments", openapi_extra=openapi.ASSIGNMENT)
     def assign(by: Instructor, body: Json) -> dict[str, Any]:
@@ -107,7 +109,8 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/grading")
     def grading(person: StaffVisitor) -> Response:
         piles, mine = marking.waiting(database), assignments.mine(database, person)
-        return course.page("grading", person=person, piles=piles, mine=mine)
+        samples = course.store.second_marks.samples(person)
+        return course.page("grading", person=person, piles=piles, mine=mine, samples=samples)
 
     @pages.get("/grading/people")
     def markers(person: StaffVisitor) -> Response:

@@ -18,7 +18,7 @@ from autograder.service.records.roster.teams import handed_in_by
 from autograder.service.web import openapi, views
 from autograder.service.web.access import CallersEntry, Staff, StaffSender, StaffVisitor
 from autograder.service.web.course import Course
-from autograder.service.web.forms import NO_NUL, Digest, Fields, Json, OfQuestion
+from autograder.service.web.forms import NO_NUL, Digest, Fields, Json, OfQuestion, number
 
 # The keys of the page on which answers are marked, as it and docs/running_a_course.md list them.
 KEYS = (
@@ -133,6 +133,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.post("/grading/{lab}/{question}")
     def mark(person: StaffSender, of: OfQuestion, asked: Asked, form: Fields) -> Response:
         walk = asked.walk(of.lab, of.question, person)
+        _require_seen(course, walk, asked.at, form)
         mark = _mark(course, of.lab, of.question, form, person)
         if form.get("second") == "1":
             store.second_marks.give(asked.at, of.question, mark, person)
@@ -147,6 +148,18 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         mark = {"points": form.get("score", ""), "comment": form.get("comment", "")}
         store.submissions.mark(number, {form.get("question", ""): mark}, person)
         return RedirectResponse(f"/submissions/{number}", 303)
+
+
+def _require_seen(course: Course, walk: Walk, at: int, form: dict[str, str]) -> None:
+    """Refuse (409) a mark of an answer that another person marked after it was shown."""
+    desk = marking.desk(course.store.submissions, walk, at) if "seen" in form else None
+    if desk is None or desk.second or desk.entry.id != at or desk.seen == form["seen"]:
+        return
+    score, points = desk.answer.score, form.get("points", "")
+    if score is None or number(points) != score or desk.answer.comment != form.get("comment", ""):
+        now = "no points" if score is None else f"{score:g} points"
+        problem = f"submission {at} was marked meanwhile, and has {now}"
+        raise Refused(409, f"marking: {problem}. Go back, and load the page again.")
 
 
 def _add_groups(pages: APIRouter, course: Course) -> None:

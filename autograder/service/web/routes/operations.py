@@ -22,14 +22,10 @@ from autograder.service.web.late_routes import LateRouter
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
-    """Add whether the server lives, under `/api`."""
+    """Add what staff look at every day."""
     _add_today(api, pages, course)
     _add_audit(api, pages, course)
     _add_queue(api, pages, course)
-
-    @api.get("/health")
-    def health() -> dict[str, Any]:
-        return {"status": "ok", "labs": course.catalog.names}
 
 
 def router(course: Course) -> LateRouter:

@@ -8,7 +8,7 @@ from fastapi.responses import RedirectResponse, Response
 from autograder.service.errors import Refused
 from autograder.service.records.marking import regrade_requests
 from autograder.service.records.marking.regrade_requests import RegradeRequest
-from autograder.service.records.marking.regrades import Batch
+from autograder.service.records.marking.regrades import PUBLISHED, Batch
 from autograder.service.reports.gradebook import PAGE_ROWS
 from autograder.service.times import iso
 from autograder.service.web import openapi
@@ -65,10 +65,14 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/regrades/{batch}")
     def changes(person: StaffVisitor, batch: int, after: Start = 0) -> Response:
-        current, changes = course.store.regrades.get(batch, after=after, most=PAGE_ROWS)
+        regrades = course.store.regrades
+        current, changes = regrades.get(batch, after=after, most=PAGE_ROWS)
         more = changes[-1].id if len(changes) == PAGE_ROWS else None
         shown: dict[str, Any] = {"batch": current, "changes": changes, "more": more}
-        shown["count"] = course.store.regrades.changed(batch)
+        shown |= {"count": regrades.changed(batch), "rescaled": 0, "differences": {}}
+        if current.state != PUBLISHED:  # then the report from before counts no more
+            shown["rescaled"] = regrades.rescaled(batch)
+            shown["differences"] = regrades.differences(batch, changes)
         return course.page("regrade", person=person, **shown)
 
     @pages.get("/regrades/{batch}/state")
@@ -83,7 +87,8 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
 def _changed(course: Course, number: int) -> dict[str, Any]:
     batch, changes = course.store.regrades.get(number)
-    return {**_batch(batch), "changed": changes}
+    rescaled = 0 if batch.state == PUBLISHED else course.store.regrades.rescaled(number)
+    return {**_batch(batch), "changed": changes, "rescaled": rescaled}
 
 
 def _batch(batch: Batch) -> dict[str, Any]:

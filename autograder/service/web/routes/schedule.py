@@ -55,16 +55,23 @@ def _lines(course: Course) -> Iterator[str]:
     return csv_lines(schedule.rows(list(course.catalog.names), rules))
 
 
-def _take(course: Course, data: bytes, by: Person, *, dry_run: bool) -> list[Change]:
+def _take(
+    course: Course, data: bytes, by: Person, *, dry_run: bool, seen: str | None = None
+) -> list[Change]:
     says = schedule.read(data, course.catalog.resolve)
-    return _put(course, says, by, dry_run=dry_run)
+    return _put(course, says, by, dry_run=dry_run, seen=seen)
 
 
 def _put(
-    course: Course, says: dict[str, dict[str, Any]], by: Person, *, dry_run: bool
+    course: Course,
+    says: dict[str, dict[str, Any]],
+    by: Person,
+    *,
+    dry_run: bool,
+    seen: str | None = None,
 ) -> list[Change]:
     store = course.store
-    changes = schedule.take(store.database, store.clock(), says, by, dry_run=dry_run)
+    changes = schedule.take(store.database, store.clock(), says, by, dry_run=dry_run, seen=seen)
     course.totals.wake()
     return changes
 
@@ -82,7 +89,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.post("/schedule")
     def put(person: InstructorSender, form: Fields) -> Response:
         text, sure = form.get("text", ""), "sure" in form
-        changes = _take(course, text.encode(), person, dry_run=not sure)
+        changes = _take(course, text.encode(), person, dry_run=not sure, seen=form.get("seen"))
         if sure:
             return RedirectResponse("/schedule", 303)
         return _page(course, person, text, changes)
@@ -90,12 +97,13 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.post("/schedule/dates")
     def dates(person: InstructorSender, form: Fields) -> Response:
         says: dict[str, dict[str, Any]] = {}
+        seen = form.pop("seen", None)
         for field, text in form.items():
             kind, _, name = field.partition(".")
             if kind not in DATES:
                 raise Refused(422, f"schedule: got a date called {kind[:40]!r}.")
             says.setdefault(course.catalog.resolve(name), {})[kind] = text.strip() or None
-        _put(course, says, person, dry_run=False)
+        _put(course, says, person, dry_run=False, seen=seen)
         return RedirectResponse("/schedule", 303)
 
     @pages.post("/labs/{lab}/held")
@@ -107,8 +115,8 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     def shift(person: InstructorSender, form: Fields) -> Response:
         text = form.get("weeks", "")
         weeks = int(text) if re.fullmatch("-?[0-9]{1,3}", text) else text
-        database, now = course.store.database, course.store.clock()
-        schedule.shift(database, now, weeks, person, dry_run=False)
+        database, now, seen = course.store.database, course.store.clock(), form.get("seen")
+        schedule.shift(database, now, weeks, person, dry_run=False, seen=seen)
         return RedirectResponse("/schedule", 303)
 
 
@@ -117,7 +125,8 @@ def _page(
 ) -> Response:
     rules = course.store.dates.calendar().rules
     labs = {name: rules.get(name) for name in course.catalog.names}
-    return course.page("schedule", person=person, labs=labs, text=text, changes=changes)
+    shown: dict[str, Any] = {"text": text, "changes": changes, "seen": schedule.digest(rules)}
+    return course.page("schedule", person=person, labs=labs, **shown)
 
 
 PLAN_BYTES = 8 << 20  # some ten thousand comments

@@ -57,8 +57,10 @@ def _add_login(pages: APIRouter, course: Course) -> None:
     elsewhere = course.sign_in.title if course.sign_in else ""
 
     @pages.get("/login")
-    def login_form(next: str = "/") -> Response:
-        return course.page("login", next=access.own_path(next), problem="", elsewhere=elsewhere)
+    def login_form(next: str = "/", unsent: bool = False) -> Response:
+        problem = _UNSENT if unsent else ""
+        target = access.own_path(next)
+        return course.page("login", next=target, problem=problem, elsewhere=elsewhere)
 
     @pages.post("/login")
     def login(request: Request, _ours: OwnForm, form: Fields) -> Response:
@@ -67,6 +69,8 @@ def _add_login(pages: APIRouter, course: Course) -> None:
         if person is None:
             access.wrong(request, course)
             problem = "This token is not known here. Copy the whole of it."
+            if course.others or course.name:
+                problem += " Each course of this server knows its own people alone."
             return course.page("login", 401, next=target, problem=problem, elsewhere=elsewhere)
         return access.log_in(request, RedirectResponse(target, 303), person, course)
 
@@ -75,6 +79,12 @@ def _add_login(pages: APIRouter, course: Course) -> None:
         answer = RedirectResponse("/login", 303)
         access.log_out(request, answer, course)
         return answer
+
+
+_UNSENT = (
+    "You are not logged in any more, and what you sent was not stored. Log in, then go back in "
+    "your browser to the page where you wrote it, and send it again."
+)
 
 
 def _add_links(pages: APIRouter, course: Course) -> None:

@@ -55,7 +55,7 @@ def _standing(course: Course, person: Person, reader: Person) -> dict[str, Any]:
     best = counted([person], seen)[person.login]
     reckoning = Reckoning.of(seen)
     total = reckoning.total(person.id, best)
-    labs = standing.standing(course.labs_for(person), best, reckoning.now, total.dropped)
+    labs = standing.standing(course.labs_for(person, also=best), best, reckoning.now, total.dropped)
     return {
         "labs": labs,
         "total": total.share,

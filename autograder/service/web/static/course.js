@@ -63,6 +63,14 @@ document.addEventListener("click", (event) => {
   if (!lines.includes(comment)) field.value = [...lines, comment].join("\n");
 });
 
+// A second click on a button that sends a form is not a second form: what comes within a second of
+// the first is let go. Later one may send again, as what gives a file, or what the network lost.
+const sent = new WeakMap();
+document.addEventListener("submit", (event) => {
+  if (event.timeStamp - (sent.get(event.target) ?? -Infinity) < 1000) event.preventDefault();
+  else sent.set(event.target, event.timeStamp);
+});
+
 // A date with its zone, as text, becomes a picker in the browser's zone, which is shown beside it.
 // What is not touched is sent as it was.
 function pick(field) {
