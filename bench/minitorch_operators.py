@@ -124,6 +124,7 @@ def families(array: dict[str, Any]) -> dict[str, dict[str, Case]]:
             "max_pool2d": (lambda lib, f, a: f.max_pool2d(a, 2), (image,)),
             "avg_pool2d": (lambda lib, f, a: f.avg_pool2d(a, 2), (image,)),
             "adaptive_avg_pool2d": (lambda lib, f, a: f.adaptive_avg_pool2d(a, 1), (image,)),
+            "adaptive, uneven": (lambda lib, f, a: f.adaptive_avg_pool2d(a, 5), (image,)),
             "interpolate": (lambda lib, f, a: f.interpolate(a, scale_factor=2), (image,)),
             "batch_norm": (
                 lambda lib, f, a, w: f.batch_norm(a, None, None, w, w, True),
