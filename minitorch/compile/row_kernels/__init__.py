@@ -6,7 +6,7 @@ takes several sweeps over it takes memory's time once. Arrays are contiguous, ro
     void kernel(i64 lo, i64 hi, ptr table)   rows (or columns) lo to hi; the table: three integers,
                                              n first, where the arrays' objects are, one number
 
-May import: row_text, softmax, norms, adam, places, ranges, scans; text, engine, pool.
+May import: row_text, softmax, norms, adam, places, planes, ranges, scans; text, engine, pool.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from .norms import (
     layer_norm_gradient,
 )
 from .places import add_rows, gather, scatter_add
+from .planes import plane_gradient, plane_loss
 from .ranges import range_sums
 from .row_text import RowText
 from .scans import SCANS
@@ -52,6 +53,8 @@ _KERNELS: dict[str, tuple[int, Callable[[RowText], None]]] = {
     "softmax_gradient": (3, softmax_gradient),
     "class_loss": (4, class_loss),
     "class_gradient": (4, class_gradient),
+    "plane_loss": (4, plane_loss),
+    "plane_gradient": (4, plane_gradient),
     "log_softmax": (2, log_softmax),
     "log_softmax_gradient": (3, log_softmax_gradient),
     "layer_norm": (4, layer_norm),
@@ -69,7 +72,8 @@ _KERNELS: dict[str, tuple[int, Callable[[RowText], None]]] = {
 }
 COLUMNS = 64  # of which a thread has a multiple
 _OVER_COLUMNS = {"column_moments", "column_sums"}
-_WITH_OWN_LOOP = {"add_rows", "range_sums", *SCANS, *_OVER_COLUMNS}
+_OVER_PLANES = {"plane_loss", "plane_gradient", "range_sums"}
+_WITH_OWN_LOOP = {"add_rows", *SCANS, *_OVER_COLUMNS, *_OVER_PLANES}
 
 
 def module(name: str, dtype: str) -> str:

@@ -77,8 +77,8 @@ class CrossEntropy(OfClasses):
             by_kernel = compiled.class_kernels().class_loss(index, x, *how)
             if by_kernel is not None:
                 losses, some_ignored = by_kernel
-                n = np.count_nonzero(index != self.ignore_index) if some_ignored else len(index)
-                mean: Array = np.add.reduce(losses)
+                n = np.count_nonzero(index != self.ignore_index) if some_ignored else index.size
+                mean: Array = np.add.reduce(losses, axis=None)
                 mean /= x.dtype.type(n)
                 return mean
         losses, n = _losses(xp, x, index, *how)
@@ -314,13 +314,10 @@ def cross_entropy(
     return sum(hard) / sum(share) if reduction == "mean" else reduced(hard, reduction)
 
 
-FEW = 32  # classes of pixels, up to which whole planes are faster than a kernel on rows
-
-
 def _hard(
     x: Kind, target: Kind, weight: Kind | None, ignore: int, reduction: str, smoothing: float
 ) -> Kind:
-    """Return the loss of classes: of many by rows, of few with the axes behind theirs as one.
+    """Return the loss of classes, with the axes behind theirs as one; by rows if unknown.
 
     Raises:
         ShapeError: the classes or the weights are not as many as the logits want.
@@ -334,10 +331,10 @@ def _hard(
         )
     if weight is not None and tuple(weight.shape) != (count,):
         raise ShapeError(f"cross_entropy: got weights {tuple(weight.shape)}, expected ({count},).")
-    if rank > 2 and (None in shape or count > FEW):
+    if rank > 2 and None in shape:
         x = reshape(permute(x, (0, *range(2, rank), 1)), -1, count)
         classes = reshape(target, -1)
-    elif rank > 2:
+    elif rank > 3:
         x, classes = flatten(x, 2), flatten(target, 1)
     if weight is None and reduction == "mean":
         return apply(CrossEntropy(ignore, smoothing), x, classes)
