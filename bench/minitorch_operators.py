@@ -86,6 +86,7 @@ def families(array: dict[str, Any]) -> dict[str, dict[str, Case]]:
         },
         "reductions": {
             **along("sum mean var std amax norm logsumexp cumsum cumprod", above),
+            "cummax 1": (lambda lib, f, a: lib.cummax(a, 1)[0], (x,)),
             "softmax": (lambda lib, f, a: f.softmax(a, 1), (x,)),
             "log_softmax": (lambda lib, f, a: f.log_softmax(a, 1), (x,)),
         },

@@ -6,7 +6,8 @@ takes several sweeps over it takes memory's time once. Arrays are contiguous, ro
     void kernel(i64 lo, i64 hi, ptr table)   rows (or columns) lo to hi; the table: three integers,
                                              n first, where the arrays' objects are, one number
 
-May import: row_text, softmax, norms, adam, places, planes, ranges, scans; text, engine, pool.
+May import: row_text, softmax, extremes, norms, adam, places, planes, ranges, scans; text, engine,
+pool.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .. import pool
 from ..engine import Function
 from ..text import KERNEL
 from .adam import adam
+from .extremes import EXTREMES
 from .norms import (
     column_moments,
     column_sums,
@@ -68,6 +70,7 @@ _KERNELS: dict[str, tuple[int, Callable[[RowText], None]]] = {
     "gather": (4, gather),
     "scatter_add": (4, scatter_add),
     "range_sums": (4, range_sums),
+    **EXTREMES,
     **SCANS,
 }
 COLUMNS = 64  # of which a thread has a multiple
