@@ -7,6 +7,7 @@ from typing import Any
 from ...arrays.library import Array, Namespace, as_dtype, bool_, finfo, int64
 from ...errors import ArgumentError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Spec, Value, apply
+from . import compiled
 from .binary import add as add_row
 from .binary import at_least, at_most, floor_divide, power, true_divide, trunc_divide, where
 from .binary import sub as sub_row
@@ -16,6 +17,9 @@ from .logic import eq, isfinite, isnan
 from .rows import promoted
 from .unary import abs, ones_like, positive, rint, zeros_like
 from .unary import square as squared
+
+PRODUCTS = (3, 4, -2)
+"""Exponents that are a few multiplications."""
 
 
 class Power(KeepsSpec):
@@ -29,7 +33,10 @@ class Power(KeepsSpec):
         self.exponent = exponent
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return x ** exponent."""
+        """Return x ** exponent; NumPy asks the C library for the powers of what is negative."""
+        if self.exponent in PRODUCTS and compiled.fits(xp, x, least=compiled.FEW):
+            steps = (("power", (0,), float(self.exponent)),)
+            return compiled.in_order(compiled.kernel(x.dtype, 1, steps), (x,))
         return x**self.exponent
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import Array, Namespace, cast, dtype_of, native_device_of
-from ...errors import AxisError, ShapeError
+from ...arrays.library import Array, Namespace, as_dtype, cast, dtype_of, native_device_of
+from ...errors import AxisError, DTypeError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
 from ..elementwise.binary import where
 from ..elementwise.logic import ne
@@ -174,6 +174,8 @@ def nll_loss(
     reduction: str = "mean",
 ) -> Kind:
     """Return -input[class] for log-probabilities; arguments as `cross_entropy`."""
+    if as_dtype(target.dtype).kind not in "iu":
+        raise DTypeError(f"nll_loss: got {target.dtype} classes, expected integers. Use .long().")
     d = 0 if len(input.shape) == 1 else 1
     expected = tuple(input.shape[:d]) + tuple(input.shape[d + 1 :])
     if not input.shape or tuple(target.shape) != expected:
