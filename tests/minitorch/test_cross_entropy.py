@@ -99,6 +99,32 @@ def test_weights_have_gradients_of_both_orders(name: str, reduction: str) -> Non
     assert minitorch.gradcheck(slope, [x, weight])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+@pytest.mark.parametrize(
+    ("shape", "dim"),
+    [((4, 21, 300), 1), ((30, 17), 0), ((3, 5, 8), 1), ((9, 10, 3), 1), ((20, 7, 1), 1)],
+    ids=str,
+)
+def test_softmax_along_any_axis_is_torchs(
+    shape: tuple[int, ...], dim: int, name: str, dtype: str
+) -> None:
+    rng = np.random.default_rng(0)
+    array = (30 * rng.standard_normal(shape)).astype(dtype)
+    array.flat[[3, 70]], array.flat[100] = [np.nan, np.inf], -np.inf
+    for each in (array, np.asfortranarray(array)):
+        results = []
+        for lib in (minitorch, torch):
+            x = lib.tensor(each, requires_grad=True)
+            y = getattr(lib, name)(x, dim)
+            weight = lib.tensor(np.arange(y.detach().numpy().size).reshape(shape) / y.numel())
+            (slope,) = lib.autograd.grad((y * weight.to(y.dtype)).sum(), x)
+            results.append((y.detach().numpy(), slope.numpy()))
+        exact = 64 * np.finfo(dtype).eps
+        for ours, theirs in zip(*results, strict=True):
+            np.testing.assert_allclose(ours, theirs, exact, exact)
+
+
 @pytest.mark.parametrize("options", [{}, {"reduction": "none"}, {"weight": minitorch.ones(4)}])
 def test_what_does_not_fit_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(IndexError, match="got a class of 4"):

@@ -45,6 +45,10 @@ OF_TWO: dict[str, Callable[[Any, Any, Any], Any]] = {
         x * 3, t, reduction="none"
     ),
     "prelu": lambda f, x, t: f.prelu(x, t[0]),
+    "lerp, nearer the start": lambda f, x, t: x.lerp(t, 0.3),
+    "lerp, nearer the end": lambda f, x, t: x.lerp(t, 0.7),
+    "addcmul": lambda f, x, t: x.addcmul(t, t + x, value=0.5),
+    "addcdiv": lambda f, x, t: x.addcdiv(t, t * t + 1, value=2),
     "batch norm, evaluated": lambda f, x, t: f.batch_norm(
         x, t[0].detach(), t[1].detach() ** 2, t[2], t[3]
     ),

@@ -33,7 +33,7 @@ from .norms import (
     layer_norm_gradient,
 )
 from .places import add_rows, gather, scatter_add
-from .planes import plane_gradient, plane_loss
+from .planes import PLANES
 from .ranges import range_sums
 from .row_text import RowText
 from .scans import SCANS
@@ -55,8 +55,6 @@ _KERNELS: dict[str, tuple[int, Callable[[RowText], None]]] = {
     "softmax_gradient": (3, softmax_gradient),
     "class_loss": (4, class_loss),
     "class_gradient": (4, class_gradient),
-    "plane_loss": (4, plane_loss),
-    "plane_gradient": (4, plane_gradient),
     "log_softmax": (2, log_softmax),
     "log_softmax_gradient": (3, log_softmax_gradient),
     "layer_norm": (4, layer_norm),
@@ -71,12 +69,12 @@ _KERNELS: dict[str, tuple[int, Callable[[RowText], None]]] = {
     "scatter_add": (4, scatter_add),
     "range_sums": (4, range_sums),
     **EXTREMES,
+    **PLANES,
     **SCANS,
 }
 COLUMNS = 64  # of which a thread has a multiple
 _OVER_COLUMNS = {"column_moments", "column_sums"}
-_OVER_PLANES = {"plane_loss", "plane_gradient", "range_sums"}
-_WITH_OWN_LOOP = {"add_rows", *SCANS, *_OVER_COLUMNS, *_OVER_PLANES}
+_WITH_OWN_LOOP = {"add_rows", "range_sums", *PLANES, *SCANS, *_OVER_COLUMNS}
 
 
 def module(name: str, dtype: str) -> str:

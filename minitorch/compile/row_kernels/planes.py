@@ -1,4 +1,4 @@
-"""Bodies of kernels over planes, a line a class: losses of the places of a sequence, or of pixels.
+"""Bodies of kernels over planes, a line a class: softmax and losses of places, or of pixels.
 
 All classes pass by a block of columns, what is known of which stays in the nearest cache.
 
@@ -60,8 +60,8 @@ class _Blocks:
         """Return the address of a column's number."""
         return self.t.at(numbers, v, self.t.scalar)
 
-    def sum_powers(self, out: int | None = None) -> None:
-        """Write what computes `most`, `total` and `plain`, or stores the powers in an array."""
+    def sum_powers(self, out: int | None = None, is_plain: bool = False) -> None:
+        """Write what computes `most` and `total`; also `plain`, or puts the powers in an array."""
         t, k = self.t, self.k
         first = {self.most: -float("inf"), self.total: 0.0, self.plain: 0.0}
 
@@ -77,9 +77,9 @@ class _Blocks:
             away = t.sub(k.load(0, place, mask, True), t.load(self.at(self.most, v)))
             each_power = power(t, away)
             terms = {self.total: each_power}
-            if out is None:
+            if is_plain:
                 terms[self.plain] = away
-            else:
+            if out is not None:
                 k.store(out, each_power, place, mask, True)
             for at, term in ((self.at(numbers, v), term) for numbers, term in terms.items()):
                 t.store(t.add(t.load(at), term), at)
@@ -94,7 +94,7 @@ def plane_loss(k: RowText) -> None:
     b, t = _Blocks(k), k.t
     one, number = b.one, t.lane(t.vector, k.number, 0)
     with b.run():
-        b.sum_powers()
+        b.sum_powers(is_plain=True)
 
         def finish(v: str, mask: str | None) -> None:
             logarithm = functions.log(t, t.load(b.at(b.total, v)))
@@ -146,3 +146,41 @@ def plane_gradient(k: RowText) -> None:
             with t.when(is_ignored), t.loop("c", b.classes) as c:
                 at = t.at(k.bases[3], t.plus(first, t.times(c, b.columns)), t.scalar)
                 one.store(one.number(0.0), at)
+
+
+def plane_softmax(k: RowText) -> None:
+    """x, out: softmax over the classes, in planes as of `plane_loss`."""
+    b, t = _Blocks(k), k.t
+
+    def scale(place: str, v: str, mask: str | None) -> None:
+        k.store(1, t.div(k.load(1, place, mask, True), t.load(b.at(b.total, v))), place, mask, True)
+
+    with b.run():
+        b.sum_powers(out=1)
+        b.sweep(scale)
+
+
+def plane_log_softmax(k: RowText) -> None:
+    """x, out: the logarithm of it."""
+    b, t = _Blocks(k), k.t
+
+    def finish(v: str, mask: str | None) -> None:
+        logarithm = functions.log(t, t.load(b.at(b.total, v)))
+        t.store(t.add(t.load(b.at(b.most, v)), logarithm), b.at(b.total, v))
+
+    def shift(place: str, v: str, mask: str | None) -> None:
+        value = t.sub(k.load(0, place, mask, True), t.load(b.at(b.total, v)))
+        k.store(1, value, place, mask, True)
+
+    with b.run():
+        b.sum_powers()
+        b.each(finish)
+        b.sweep(shift)
+
+
+PLANES = {
+    "plane_loss": (4, plane_loss),
+    "plane_gradient": (4, plane_gradient),
+    "plane_softmax": (2, plane_softmax),
+    "plane_log_softmax": (2, plane_log_softmax),
+}

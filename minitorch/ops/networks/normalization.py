@@ -78,7 +78,7 @@ _SHIFTED = Formula(
     lambda g, x, centre, scale, bias: g * scale,
     lambda g, x, centre, scale, bias: -(g * scale),
     lambda g, x, centre, scale, bias: g * (x - centre),
-    lambda g, x, centre, scale, bias: g * 1.0,
+    None,
 )
 
 
