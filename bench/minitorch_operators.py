@@ -86,6 +86,7 @@ def families(array: dict[str, Any]) -> dict[str, dict[str, Case]]:
         },
         "reductions": {
             **along("sum mean var std amax norm logsumexp cumsum cumprod", above),
+            "cummax 1": (lambda lib, f, a: lib.cummax(a, 1)[0], (x,)),
             "softmax": (lambda lib, f, a: f.softmax(a, 1), (x,)),
             "log_softmax": (lambda lib, f, a: f.log_softmax(a, 1), (x,)),
         },
@@ -124,6 +125,7 @@ def families(array: dict[str, Any]) -> dict[str, dict[str, Case]]:
             "max_pool2d": (lambda lib, f, a: f.max_pool2d(a, 2), (image,)),
             "avg_pool2d": (lambda lib, f, a: f.avg_pool2d(a, 2), (image,)),
             "adaptive_avg_pool2d": (lambda lib, f, a: f.adaptive_avg_pool2d(a, 1), (image,)),
+            "adaptive, uneven": (lambda lib, f, a: f.adaptive_avg_pool2d(a, 5), (image,)),
             "interpolate": (lambda lib, f, a: f.interpolate(a, scale_factor=2), (image,)),
             "batch_norm": (
                 lambda lib, f, a, w: f.batch_norm(a, None, None, w, w, True),

@@ -16,7 +16,7 @@ import numpy as np
 from .arrays.library import cast, copied, owner
 from .errors import GradientError, GraphFreed, ShapeError, UnusedInput
 from .op import Value
-from .ops.elementwise.casting import clone
+from .ops.elementwise.casting import cast_to, clone
 from .ops.elementwise.unary import ones_like
 from .ops.shaping.picked_parts import PICKING, Part, part_of
 from .sweep import Rule, ancestors, count_uses, sweep
@@ -85,9 +85,15 @@ def on_tensors(clock: int, retain: bool) -> Rule:
         shares = on_values(value, grad)
         if not retain and (value.op.reads_inputs or value.op.reads_output):
             value._stamp = FREED
-        return shares
+        return [_in_dtype(*pair) for pair in zip(value.inputs, shares, strict=True)]
 
     return rule
+
+
+def _in_dtype(source: Any, share: Any) -> Any:
+    """Return the gradient of `source` in its dtype; None, and what a hub waits for, as it is."""
+    same = not isinstance(share, Value) or share.dtype == source.dtype
+    return share if same else cast_to(share, source.dtype)
 
 
 def backward(
@@ -117,7 +123,7 @@ def backward(
                     return
                 grad = grad.dense()
             if not create_graph:
-                grad = leaf._new(cast(grad, leaf.dtype) if grad.dtype != leaf.array.dtype else grad)
+                grad = _tensor_of(leaf, grad)
             if leaf in seeds or owner(grad.array) is not grad.array:
                 grad = grad.clone()
             leaf.accumulate(grad, create_graph)
@@ -164,7 +170,7 @@ def grad(
             if records:
                 grads[value] = share if create_graph else share.detach()
             else:
-                grads[value] = value._new(share.dense() if type(share) is Part else share)
+                grads[value] = _tensor_of(value, share.dense() if type(share) is Part else share)
 
     needed = {root: seed for root, seed in seeds.items() if root in between}
     uses = count_uses(needed, lambda value: value in between and value.requires_grad)
@@ -176,6 +182,11 @@ def grad(
                 "no gradient. Pass allow_unused=True to get None for it."
             )
     return tuple(grads.get(target) for target in targets)
+
+
+def _tensor_of(value: Any, grad: Any) -> Any:
+    """Return an array as the gradient of `value`, of its dtype."""
+    return value._new(cast(grad, value.dtype) if grad.dtype != value.array.dtype else grad)
 
 
 def _run(

@@ -1,9 +1,10 @@
-"""Softmax cross-entropy with class numbers, and its gradient, row by row in a kernel each.
+"""Softmax cross-entropy with class numbers, and its gradient, in a kernel each.
 
     loss[r]   = log sum_c exp(x[r, c]) - sum_c target[r, c] x[r, c]
     out[r, c] = g[r] (softmax(x[r])[c] - target[r, c])
     target[r, c] = (1 - smoothing) [c is labels[r]] + smoothing / classes
 
+Logits are rows (N, classes), or planes (N, classes, T) with labels (N, T).
 NumPy needs a dozen calls for either, of which a small network's training step would mostly consist.
 
 May import: row_kernels, engine; allocator.
@@ -24,54 +25,75 @@ _Array = np.ndarray[Any, Any]
 
 
 def class_loss(
-    labels_N: _Array, logits_NC: _Array, ignore: int = NONE, smoothing: float = 0.0
+    labels: _Array, logits: _Array, ignore: int = NONE, smoothing: float = 0.0
 ) -> tuple[_Array, bool] | None:
-    """Return each row's loss, and whether some are ignored; None where a label is no class.
+    """Return each label's loss, and whether some are ignored; None where a label is no class.
 
     None too where this kernel does not fit.
 
     Args:
-        labels_N: integers.
-        logits_NC: float32 or float64.
+        labels: integers.
+        logits: float32 or float64.
         ignore: a label whose rows have the loss 0.
         smoothing: the part of a target that is spread over all classes.
     """
-    if not _fits(labels_N, logits_NC):
+    if not _fits(labels, logits):
         return None
     flags = np.zeros(2, np.int64)
-    losses = np.empty(logits_NC.shape[:1], logits_NC.dtype)
-    arrays = (np.ascontiguousarray(logits_NC), _as_int64(labels_N), flags, losses)
-    row_kernels.run("class_loss", arrays, smoothing, first=ignore)
+    losses = np.empty(labels.shape, logits.dtype)
+    kind, x, how = _laid_out(logits)
+    arrays = (x, _as_int64(labels), flags, losses)
+    row_kernels.run(f"{kind}_loss", arrays, smoothing, first=ignore, **how)
     return None if flags[0] else (losses, bool(flags[1]))
 
 
 def class_gradient(
-    g_N: _Array, labels_N: _Array, logits_NC: _Array, ignore: int = NONE, smoothing: float = 0.0
+    g: _Array, labels: _Array, logits: _Array, ignore: int = NONE, smoothing: float = 0.0
 ) -> _Array | None:
     """Return g (softmax(logits) - target); None where this kernel does not fit.
 
     A label that is no class changes nothing in its row, as a row of zeros for it would not.
 
     Args:
-        g_N: of the logits' dtype, or one number for all rows.
-        labels_N: integers.
-        logits_NC: float32 or float64.
+        g: one number for each label, or for all; of the logits' dtype.
+        labels: integers.
+        logits: float32 or float64.
         ignore: a label whose rows are 0.
         smoothing: the part of a target that is spread over all classes.
     """
-    if g_N.shape not in ((), labels_N.shape) or g_N.dtype != logits_NC.dtype:
+    if g.shape not in ((), labels.shape) or g.dtype != logits.dtype or not _fits(labels, logits):
         return None
-    if not _fits(labels_N, logits_NC):
-        return None
-    out = allocator.empty(logits_NC.shape, logits_NC.dtype)
-    arrays = (np.ascontiguousarray(logits_NC), _as_int64(labels_N), g_N, out)
-    row_kernels.run("class_gradient", arrays, smoothing, rows=sum(g_N.strides), first=ignore)
-    return out
+    kind, x, how = _laid_out(logits)
+    out = allocator.empty(x.shape, x.dtype)
+    if kind == "plane" or (g.ndim > 1 and not g.flags.c_contiguous):
+        g = np.ascontiguousarray(np.broadcast_to(g, labels.shape))
+    if kind == "class":
+        how = {"rows": g.strides[-1] if g.ndim else 0}
+    arrays = (x, _as_int64(labels), g, out)
+    row_kernels.run(f"{kind}_gradient", arrays, smoothing, first=ignore, **how)
+    if out.shape == logits.shape:
+        return out
+    return out.reshape(*labels.shape, logits.shape[1]).swapaxes(1, 2)
 
 
 def _fits(labels: _Array, logits: _Array) -> bool:
     known = logits.dtype.char in "fd" and labels.dtype.kind in "iu" and available()
-    return known and logits.ndim == 2 and logits.shape[1] > 0 and labels.shape == logits.shape[:1]
+    shape = logits.shape
+    return known and 2 <= len(shape) <= 3 and shape[1] > 0 and labels.shape == shape[:1] + shape[2:]
+
+
+def _laid_out(logits: _Array) -> tuple[str, _Array, dict[str, int]]:
+    """Return the kernel's kind, the logits as it takes them, and their sizes.
+
+    Planes whose classes lie side by side are rows.
+    """
+    if logits.ndim == 2:
+        return "class", np.ascontiguousarray(logits), {}
+    rows = logits.swapaxes(1, 2)
+    if rows.flags.c_contiguous:
+        return "class", rows.reshape(-1, rows.shape[2]), {}
+    _, count, columns = logits.shape
+    return "plane", np.ascontiguousarray(logits), {"n": count * columns, "rows": columns}
 
 
 def _as_int64(labels: _Array) -> _Array:

@@ -343,3 +343,32 @@ def test_every_operator_that_torch_has_in_bfloat16_gives_its_dtype_and_its_numbe
             wrong.append(op.name)
     assert not wrong
     assert len(checked) > 150
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda lib, x: lib.var(x),
+        lambda lib, x: lib.std(x, 1),
+        lambda lib, x: lib.xlogy(x, x + 1),
+        lambda lib, x: lib.xlogy(x, 2.0),
+        lambda lib, x: 2.0**x,
+        lambda lib, x: x.cos() * x.float(),
+        lambda lib, x: lib.nn.functional.cross_entropy(x, lib.softmax(x, 1)),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_gradients_of_both_orders_have_the_dtype_of_their_tensor(function: Any, dtype: str) -> None:
+    array = np.random.default_rng(0).uniform(0.5, 1.5, (4, 5))
+
+    def results(lib: Any) -> list[Any]:
+        x = lib.tensor(array).to(getattr(lib, dtype)).requires_grad_(True)
+        (plain,) = lib.autograd.grad((function(lib, x) ** 2).sum(), x)
+        (first,) = lib.autograd.grad((function(lib, x) ** 2).sum(), x, create_graph=True)
+        (second,) = lib.autograd.grad((first * first).sum(), x)
+        return [plain, first.detach(), second]
+
+    for got, want in zip(results(minitorch), results(torch), strict=True):
+        assert str(got.dtype) == str(want.dtype).removeprefix("torch.")
+        scale = float(want.double().abs().max())
+        np.testing.assert_allclose(got.double(), want.double(), atol=0.05 * scale)

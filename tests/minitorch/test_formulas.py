@@ -33,6 +33,9 @@ OF_ONE: dict[str, Callable[[Any, Any], Any]] = {
     "glu": lambda f, x: f.glu(x, 1),
     "where": lambda f, x: (x * 2.0).masked_fill(x > 0.3, -1.0),
     "clamp": lambda f, x: x.clamp(-0.5, 0.7),
+    "x to the 3rd": lambda f, x: x**3,
+    "x to the 4th": lambda f, x: x**4,
+    "1 over x squared": lambda f, x: (x.abs() + 0.5) ** -2,
 }
 OF_TWO: dict[str, Callable[[Any, Any, Any], Any]] = {
     "mse_loss": lambda f, x, t: f.mse_loss(x, t, reduction="none"),
@@ -40,6 +43,14 @@ OF_TWO: dict[str, Callable[[Any, Any, Any], Any]] = {
     "huber_loss": lambda f, x, t: f.huber_loss(x, t, "none", 0.7),
     "binary_cross_entropy_with_logits": lambda f, x, t: f.binary_cross_entropy_with_logits(
         x * 3, t, reduction="none"
+    ),
+    "prelu": lambda f, x, t: f.prelu(x, t[0]),
+    "lerp, nearer the start": lambda f, x, t: x.lerp(t, 0.3),
+    "lerp, nearer the end": lambda f, x, t: x.lerp(t, 0.7),
+    "addcmul": lambda f, x, t: x.addcmul(t, t + x, value=0.5),
+    "addcdiv": lambda f, x, t: x.addcdiv(t, t * t + 1, value=2),
+    "batch norm, evaluated": lambda f, x, t: f.batch_norm(
+        x, t[0].detach(), t[1].detach() ** 2, t[2], t[3]
     ),
 }
 

@@ -69,6 +69,27 @@ def test_nothing_that_comes_later_is_in_a_running_value(name: str) -> None:
         np.testing.assert_array_equal(getattr(minitorch, name)(minitorch.tensor(x), dim), want)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+@pytest.mark.parametrize(("shape", "dim"), [*SHAPES, ((3, 200), 1), ((90, 40), 0)], ids=str)
+def test_extremes_so_far_are_torchs_and_of_equal_ones_the_last(
+    shape: tuple[int, ...], dim: int, name: str, dtype: str
+) -> None:
+    rng = np.random.default_rng(len(shape))
+    array = np.asarray(rng.integers(-3, 4, shape), dtype)
+    arrays = [array]
+    if dtype != "int64":
+        odd = rng.choice([0.0, -0.0, np.inf, -np.inf, 5e-324, 1.5, np.nan], shape)
+        arrays += [np.asarray(rng.normal(size=shape), dtype), np.asarray(odd, dtype)]
+        arrays += [np.asarray(rng.choice([-0.0, 0.0, -1.0, np.inf, -np.inf], shape), dtype)]
+    for each in arrays:
+        want = getattr(torch, name)(torch.tensor(each), dim)
+        for lib_array in (each, np.asfortranarray(each)):
+            got = getattr(minitorch, name)(minitorch.tensor(lib_array), dim)
+            np.testing.assert_array_equal(got.indices, want.indices.numpy())
+            np.testing.assert_array_equal(got.values, want.values.numpy())
+
+
 @pytest.mark.parametrize("from_end", [False, True])
 @pytest.mark.parametrize("by_last", [False, True])
 @pytest.mark.parametrize("dim", [0, 1, 2])

@@ -6,7 +6,8 @@ takes several sweeps over it takes memory's time once. Arrays are contiguous, ro
     void kernel(i64 lo, i64 hi, ptr table)   rows (or columns) lo to hi; the table: three integers,
                                              n first, where the arrays' objects are, one number
 
-May import: row_text, softmax, norms, adam, places, scans; text, engine, pool.
+May import: row_text, softmax, extremes, norms, adam, places, planes, ranges, scans; text, engine,
+pool.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .. import pool
 from ..engine import Function
 from ..text import KERNEL
 from .adam import adam
+from .extremes import EXTREMES
 from .norms import (
     column_moments,
     column_sums,
@@ -31,6 +33,8 @@ from .norms import (
     layer_norm_gradient,
 )
 from .places import add_rows, gather, scatter_add
+from .planes import PLANES
+from .ranges import range_sums
 from .row_text import RowText
 from .scans import SCANS
 from .softmax import (
@@ -63,11 +67,14 @@ _KERNELS: dict[str, tuple[int, Callable[[RowText], None]]] = {
     "add_rows": (3, add_rows),
     "gather": (4, gather),
     "scatter_add": (4, scatter_add),
+    "range_sums": (4, range_sums),
+    **EXTREMES,
+    **PLANES,
     **SCANS,
 }
 COLUMNS = 64  # of which a thread has a multiple
 _OVER_COLUMNS = {"column_moments", "column_sums"}
-_WITH_OWN_LOOP = {"add_rows", *SCANS, *_OVER_COLUMNS}
+_WITH_OWN_LOOP = {"add_rows", "range_sums", *PLANES, *SCANS, *_OVER_COLUMNS}
 
 
 def module(name: str, dtype: str) -> str:

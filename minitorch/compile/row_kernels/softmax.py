@@ -21,10 +21,10 @@ def softmax(k: RowText) -> None:
 
     (most,) = k.fold(stop, ("amax", scaled))
 
-    def power(v: str, mask: str | None) -> str:
-        return k.store(1, _power(t, t.sub(scaled(v, mask), most)), v, mask)
+    def each_power(v: str, mask: str | None) -> str:
+        return k.store(1, power(t, t.sub(scaled(v, mask), most)), v, mask)
 
-    (total,) = k.fold(stop, ("sum", power))
+    (total,) = k.fold(stop, ("sum", each_power))
     part = t.div(t.number(1.0), total)
     k.each(lambda v, mask: k.store(1, t.mul(k.load(1, v, mask), part), v, mask), stop)
     k.each(lambda v, mask: k.store(1, t.number(0.0), v, mask), k.integers[0], stop)
@@ -56,7 +56,7 @@ def class_loss(k: RowText) -> None:
     Of x[label] the part `number` is the mean of x instead. Of the flags, two integers, the first is
     set where a label is no class, and the second where one is `first`.
     """
-    t, label, counts, is_ignored = k.t, *_label(k)
+    t, label, counts, is_ignored = k.t, *class_of(k, k.row, k.integers[0])
     zero = t.number(0.0)
     (most,) = k.fold(k.integers[0], ("amax", lambda v, mask: k.load(0, v, mask)))
 
@@ -64,7 +64,7 @@ def class_loss(k: RowText) -> None:
         return t.sub(k.load(0, v, mask), most)
 
     total, sum_away = k.fold(
-        k.integers[0], ("sum", lambda v, mask: _power(t, away(v, mask))), ("sum", away)
+        k.integers[0], ("sum", lambda v, mask: power(t, away(v, mask))), ("sum", away)
     )
     place = t.emit(f"select i1 {counts}, i64 {label}, i64 0")
     picked = t.sub(k.spread_from(0, t.plus(k.first, place)), most)
@@ -72,10 +72,7 @@ def class_loss(k: RowText) -> None:
     loss = t.sub(functions.log(t, total), t.either(t.compare("oeq", k.number, zero), picked, mixed))
     value = t.emit(f"select i1 {counts}, {t.vector} {loss}, {t.vector} zeroinitializer")
     k.store_first(3, k.row, value)
-    is_known = t.emit(f"or i1 {counts}, {is_ignored}")
-    for i, is_so in enumerate((t.emit(f"xor i1 {is_known}, true"), is_ignored)):
-        with t.when(is_so):
-            t.do(f"store i64 1, ptr {t.at(k.bases[2], i, 'i64')}, align 8")
+    flag_class(k, counts, is_ignored)
 
 
 def class_gradient(k: RowText) -> None:
@@ -84,7 +81,7 @@ def class_gradient(k: RowText) -> None:
     Of the label's 1 the part `number` is shared by all elements of the row instead. `rows` is the
     stride of g in bytes. A label that is no class has no element.
     """
-    t, label, counts, is_ignored = k.t, *_label(k)
+    t, label, counts, is_ignored = k.t, *class_of(k, k.row, k.integers[0])
     n, stride, _ = k.integers
     _, total = _powers(k, lambda v, mask, power: k.store(3, power, v, mask))
     at = t.at(k.bases[2], t.times(k.row, stride))
@@ -108,14 +105,22 @@ def class_gradient(k: RowText) -> None:
         t.do(f"store {t.scalar} {less}, ptr {place}, align 1")
 
 
-def _label(k: RowText) -> tuple[str, str, str]:
-    """Return the row's label, whether it is a class that counts, and whether it is `first`."""
+def class_of(k: RowText, place: str, classes: str) -> tuple[str, str, str]:
+    """Return the label at a place, whether it is a class that counts, and whether it is `first`."""
     t = k.t
-    n, _, ignored = k.integers
-    label = t.emit(f"load i64, ptr {t.at(k.bases[1], k.row, 'i64')}, align 1")
-    is_ignored = t.emit(f"icmp eq i64 {label}, {ignored}")
-    is_class = t.emit(f"icmp ult i64 {label}, {n}")  # negative ones are huge
+    label = t.emit(f"load i64, ptr {t.at(k.bases[1], place, 'i64')}, align 1")
+    is_ignored = t.emit(f"icmp eq i64 {label}, {k.integers[2]}")
+    is_class = t.emit(f"icmp ult i64 {label}, {classes}")  # negative ones are huge
     return label, t.emit(f"select i1 {is_ignored}, i1 false, i1 {is_class}"), is_ignored
+
+
+def flag_class(k: RowText, counts: str, is_ignored: str) -> None:
+    """Write what sets the first flag where a label is no class, the second where it is `first`."""
+    t = k.t
+    is_known = t.emit(f"or i1 {counts}, {is_ignored}")
+    for i, is_so in enumerate((t.emit(f"xor i1 {is_known}, true"), is_ignored)):
+        with t.when(is_so):
+            t.do(f"store i64 1, ptr {t.at(k.bases[2], i, 'i64')}, align 8")
 
 
 def _powers(k: RowText, use: Callable[[str, str | None, str], str]) -> tuple[str, str]:
@@ -123,14 +128,14 @@ def _powers(k: RowText, use: Callable[[str, str | None, str], str]) -> tuple[str
     t, n = k.t, k.integers[0]
     (most,) = k.fold(n, ("amax", lambda v, mask: k.load(0, v, mask)))
 
-    def power(v: str, mask: str | None) -> str:
-        return use(v, mask, _power(t, t.sub(k.load(0, v, mask), most)))
+    def each_power(v: str, mask: str | None) -> str:
+        return use(v, mask, power(t, t.sub(k.load(0, v, mask), most)))
 
-    (total,) = k.fold(n, ("sum", power))
+    (total,) = k.fold(n, ("sum", each_power))
     return most, total
 
 
-def _power(t: Text, x: str) -> str:
+def power(t: Text, x: str) -> str:
     """Return e^x, 0 for what is far below 0: arithmetic on denormals takes long."""
     none = t.compare("olt", x, t.number(functions.EXP_RANGE[t.single][0]))
     return t.either(none, t.number(0.0), functions.exp(t, t.either(none, t.number(0.0), x)))

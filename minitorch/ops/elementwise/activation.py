@@ -159,7 +159,17 @@ def prelu(x: Kind, weight: Methods) -> Kind:
     if count not in (1, channels):
         raise ShapeError(f"prelu: got {count} weights, expected 1 or {channels}, one a channel.")
     shape = (1, count, *(1,) * (len(x.shape) - 2)) if len(x.shape) > 1 else (count,) * len(x.shape)
-    return where(x > 0, x, x * (weight.reshape(shape) if x.shape else weight.reshape(())))
+    slope: Any = weight.reshape(shape) if x.shape else weight.reshape(())
+    values: tuple[Kind, ...] = (x, slope)
+    return _PRELU(*values)
+
+
+_PRELU = Formula(
+    "prelu",
+    lambda x, slope: where(x > 0, x, x * slope),
+    lambda g, x, slope: where(x > 0, g, g * slope),
+    lambda g, x, slope: where(x > 0, 0.0, g * x),
+)
 
 
 def hardtanh(x: Kind, min_val: float = -1.0, max_val: float = 1.0) -> Kind:

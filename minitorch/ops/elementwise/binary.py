@@ -19,13 +19,17 @@ from .logic import eq
 from .rows import NUMBERS, ROWS, Compute, Elementwise, Partial, binary
 from .unary import log, minus, same, sigmoid, trunc, zero
 
+SOME = 2**10  # bytes of each of two arrays that broadcast, from which on their result is large
+
 
 def _cached(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Callable[..., Array]:
-    """Return a row's arithmetic: the sign itself, but for large NumPy arrays."""
+    """Return a row's arithmetic: the sign itself, but for NumPy arrays that are or become large."""
 
     def compute(xp: Namespace, a: Array, b: Array) -> Array:
-        if type(a) is np.ndarray and (a.nbytes > LARGE or b.nbytes > LARGE):
-            return compiled.shared(ufunc, a, b)
+        if type(a) is np.ndarray:
+            size, other = a.nbytes, b.nbytes
+            if size > LARGE or other > LARGE or (size > SOME < other and a.shape != b.shape):
+                return compiled.shared(ufunc, a, b)
         return plain(a, b)
 
     return compute

@@ -14,7 +14,7 @@ from ...arrays import allocator
 from ...arrays.library import Array, DType, Namespace
 from ...arrays.threads import get_num_threads
 
-Rows = Sequence[tuple[str, tuple[int, ...]]]
+Rows = Sequence[tuple[Any, ...]]
 FEW = 2**6  # elements, from which on a kernel over rows is faster than NumPy's calls
 SOME = 2**8  # elements, from which on one is faster than a dozen of NumPy's calls
 SEVERAL = 2**12  # elements, from which on one is faster than a few of them

@@ -29,11 +29,12 @@ class Formula:
     Args:
         name: torch's.
         function: the result of some values and numbers, in rows: `f(x, slope)`.
-        partials: its derivative by each value: `f(g, x, slope)`, `g` the result's gradient.
+        partials: its derivative by each value: `f(g, x, slope)`, `g` the result's gradient; None
+            where it is `g` itself.
     """
 
     def __init__(
-        self, name: str, function: Callable[..., Any], *partials: Callable[..., Any]
+        self, name: str, function: Callable[..., Any], *partials: Callable[..., Any] | None
     ) -> None:
         self.name, self.function, self.partials = name, function, partials
 
@@ -56,17 +57,19 @@ class _Applied(Elementwise):
 
     def __init__(self, formula: Formula, numbers: Numbers) -> None:
         self.formula, self.numbers = formula, numbers
-        super().__init__(formula.name, self._result, formula.partials, reads="x")
+        super().__init__(formula.name, self._result, (), reads="x")
 
     def _result(self, xp: Namespace, *arrays: Array) -> Any:
         return at_once(self.formula.function, arrays, self.numbers)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the derivative by each input that is asked for, summed to its shape."""
-        shares = []
-        for partial, source, wanted in zip(self.partials, node.inputs, node.wants, strict=True):
+        shares, partials = [], self.formula.partials
+        for partial, source, wanted in zip(partials, node.inputs, node.wants, strict=True):
             values = (out_grad, *node.inputs)
-            share = at_once(partial, values, self.numbers) if wanted else None
+            share: Any = out_grad if wanted else None
+            if wanted and partial is not None:
+                share = at_once(partial, values, self.numbers)
             shares.append(None if share is None else sum_to(share, source))
         return shares
 

@@ -7,6 +7,7 @@ from typing import Any
 from ...arrays.library import Array, Namespace, as_dtype, bool_, finfo, int64
 from ...errors import ArgumentError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Spec, Value, apply
+from . import compiled
 from .binary import add as add_row
 from .binary import at_least, at_most, floor_divide, power, true_divide, trunc_divide, where
 from .binary import sub as sub_row
@@ -16,6 +17,9 @@ from .logic import eq, isfinite, isnan
 from .rows import promoted
 from .unary import abs, ones_like, positive, rint, zeros_like
 from .unary import square as squared
+
+PRODUCTS = (3, 4, -2)
+"""Exponents that are a few multiplications."""
 
 
 class Power(KeepsSpec):
@@ -29,7 +33,10 @@ class Power(KeepsSpec):
         self.exponent = exponent
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return x ** exponent."""
+        """Return x ** exponent; NumPy asks the C library for the powers of what is negative."""
+        if self.exponent in PRODUCTS and compiled.fits(xp, x, least=compiled.FEW):
+            steps = (("power", (0,), float(self.exponent)),)
+            return compiled.in_order(compiled.kernel(x.dtype, 1, steps), (x,))
         return x**self.exponent
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
@@ -132,21 +139,45 @@ _CLAMP = Formula(
 )
 
 
-def lerp(start: Kind, end: Kind, weight: Methods) -> Kind:
+_LERP = Formula(
+    "lerp",
+    # which of weight 1 gives `end` exactly
+    lambda a, b, w: b - (b - a) * (1 - w) if w >= 0.5 else a + (b - a) * w,
+    lambda g, a, b, w: g * (1 - w),
+    lambda g, a, b, w: g * w,
+)
+_ADDCMUL = Formula(
+    "addcmul",
+    lambda x, a, b, value: x + a * b * value,
+    None,
+    lambda g, x, a, b, value: g * b * value,
+    lambda g, x, a, b, value: g * a * value,
+)
+_ADDCDIV = Formula(
+    "addcdiv",
+    lambda x, a, b, value: x + true_divide(a, b) * value,
+    None,
+    lambda g, x, a, b, value: true_divide(g, b) * value,
+    lambda g, x, a, b, value: g * -(true_divide(true_divide(a, b), b)) * value,
+)
+
+
+def lerp(start: Kind, end: Kind, weight: Any) -> Kind:
     """Return start + weight·(end - start)."""
-    if isinstance(weight, int | float) and weight >= 0.5:  # which of weight 1 gives `end` exactly
-        return end - (end - start) * (1 - weight)
-    return start + weight * (end - start)
+    if isinstance(weight, int | float):
+        return _LERP(start, end, numbers=(weight,))
+    blended: Kind = start + weight * (end - start)
+    return blended
 
 
-def addcmul(x: Kind, a: Kind, b: Kind, *, value: object = 1) -> Kind:
+def addcmul(x: Kind, a: Kind, b: Kind, *, value: Any = 1) -> Kind:
     """Return x + value·a·b."""
-    return x + (a * b if value == 1 else a * b * value)
+    return x + a * b if value == 1 else _ADDCMUL(x, a, b, numbers=(value,))
 
 
-def addcdiv(x: Kind, a: Kind, b: Kind, *, value: object = 1) -> Kind:
+def addcdiv(x: Kind, a: Kind, b: Kind, *, value: Any = 1) -> Kind:
     """Return x + value·a / b."""
-    return x + true_divide(a, b) * value
+    return _ADDCDIV(x, a, b, numbers=(value,))
 
 
 def clamp_min(x: Kind, min: object) -> Kind:

@@ -9,60 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import Array, Namespace, as_dtype, cast, dtype_of, native_device_of
-from ...errors import ArgumentError, AxisError, ShapeError
-from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
+from ...arrays.library import Array, Namespace, as_dtype, cast, dtype_of
+from ...errors import ArgumentError, ShapeError
+from ...op import Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from ..elementwise import compiled
 from ..elementwise.binary import where
 from ..elementwise.casting import cast_to
 from ..elementwise.logic import ne
-from ..elementwise.unary import zeros_like
 from ..reducing.reduction import sum
-from ..shaping.gathering import Gather, added_along, gather
-from ..shaping.movement import flatten, insert_axes, permute, remove_axes, reshape
+from ..shaping.gathering import Gather, added_along
+from ..shaping.movement import flatten, insert_axes, permute, reshape
 from .loss import reduced
+from .nll_loss import ClassShares, OfClasses, counted_rows, in_range, nll_loss, weighted
 from .softmax import LogSoftmax, Softmax
-
-
-def _in_range(index: Any, classes: int) -> bool:
-    """Tell whether all of a NumPy vector is in range(classes), with one comparison."""
-    index = index.reshape(-1)
-    if index.dtype == np.int64:
-        return not index.size or bool(index.view(np.uint64).max() < classes)
-    return not index.size or bool(index.min() >= 0 and index.max() < classes)
-
-
-def _rows(
-    xp: Namespace, index: Any, classes: int, ignore: int, name: str = "cross_entropy"
-) -> tuple[Any, Any, Any]:
-    """Return the classes made safe to index with, which rows count (None: all), and how many.
-
-    Raises:
-        AxisError: a class out of range.
-    """
-    if xp is np and not 0 <= ignore < classes and _in_range(index, classes):
-        return index, None, index.size
-    counts = index != ignore
-    safe = xp.where(counts, index, xp.zeros_like(index))
-    if xp is np and not _in_range(safe, classes):
-        raise AxisError(
-            f"{name}: got a class of {int(safe.max())} or {int(safe.min())}, expected 0 to "
-            f"{classes - 1}."
-        )
-    return safe, counts, xp.sum(cast(counts, np.dtype(np.int64)))
-
-
-class OfClasses(Op):
-    """Base of the operators of logits (n, classes) and classes (n,), or (n, classes, m) and (n, m).
-
-    One class does not count; of each target `smoothing` is spread over all classes.
-    """
-
-    on_arrays = True
-    reads_output = False
-
-    def __init__(self, ignore_index: int, smoothing: float = 0.0) -> None:
-        self.ignore_index, self.smoothing = ignore_index, smoothing
 
 
 class CrossEntropy(OfClasses):
@@ -77,8 +36,8 @@ class CrossEntropy(OfClasses):
             by_kernel = compiled.class_kernels().class_loss(index, x, *how)
             if by_kernel is not None:
                 losses, some_ignored = by_kernel
-                n = np.count_nonzero(index != self.ignore_index) if some_ignored else len(index)
-                mean: Array = np.add.reduce(losses)
+                n = np.count_nonzero(index != self.ignore_index) if some_ignored else index.size
+                mean: Array = np.add.reduce(losses, axis=None)
                 mean /= x.dtype.type(n)
                 return mean
         losses, n = _losses(xp, x, index, *how)
@@ -153,6 +112,28 @@ class ClassLosses(OfClasses):
         return apply(back, *node.inputs, out_grad), None
 
 
+class WeightedLoss(ClassLosses):
+    """The sum of the same times a share each."""
+
+    name = "weighted_cross_entropy"
+
+    def compute(self, xp: Namespace, x: Array, index: Array, *shares: Array) -> Array:
+        """Return the sum."""
+        return cast(xp.sum(super().compute(xp, x, index) * shares[0]), dtype_of(x))
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return a 0-d spec."""
+        return Spec((), specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """As of the losses, times the shares."""
+        x, index, share = node.inputs
+        how, by_share = (self.ignore_index, self.smoothing), None
+        if node.wants[2]:
+            by_share = apply(ClassLosses(*how), x, index) * out_grad
+        return apply(ClassLossesGrad(*how), x, index, share * out_grad), None, by_share
+
+
 class ClassLossesGrad(KeepsSpec, OfClasses):
     """(softmax x - one hot) · g of each row: the gradient of `ClassLosses`."""
 
@@ -178,7 +159,7 @@ def _losses(
     Raises:
         AxisError: a class out of range.
     """
-    safe, counts, n = _rows(xp, index, x.shape[1], ignore)
+    safe, counts, n = counted_rows(xp, index, x.shape[1], ignore)
     away = x - xp.max(x, axis=1, keepdims=True)
     picked = Gather(1).compute(xp, away, safe[:, None])[:, 0]
     if smoothing:
@@ -209,12 +190,12 @@ def _shares(
     Raises:
         AxisError: a class out of range.
     """
-    if counted is not None and _in_range(counted, x.shape[1]):
+    if counted is not None and in_range(counted, x.shape[1]):
         kernel = compiled.class_kernels().class_gradient
         by_kernel: Array | None = kernel(g, index, x, op.ignore_index, op.smoothing)
         if by_kernel is not None:
             return by_kernel
-    safe, counts, _ = _rows(xp, index, x.shape[1], op.ignore_index)
+    safe, counts, _ = counted_rows(xp, index, x.shape[1], op.ignore_index)
     y: Array = Softmax(1).compute(xp, x)
     if op.smoothing:
         y -= op.smoothing / x.shape[1]
@@ -222,49 +203,6 @@ def _shares(
     y = added_along(xp, y, safe[:, None], 1, subtracted)
     y *= g[:, None] if g.ndim else g
     return y if counts is None else xp.where(counts[:, None], y, xp.zeros_like(y))
-
-
-class PickedMean(OfClasses):
-    """Minus the mean over rows of x[class], for log-probabilities (n, classes)."""
-
-    reads_inputs = False
-    reads_indices = True
-    name = "nll_loss"
-
-    def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
-        """Return the mean over the rows that count."""
-        safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index, self.name)
-        picked = x[xp.arange(x.shape[0], **native_device_of(x)), safe]
-        if counts is not None:
-            picked = xp.where(counts, picked, xp.zeros_like(picked))
-        return cast(-xp.sum(picked) / n, dtype_of(x))
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return a 0-d spec."""
-        return Spec((), specs[0].dtype)
-
-    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return zeros with minus the gradient's share at the classes."""
-        return apply(PickedMeanGrad(self.ignore_index), *node.inputs, out_grad), None
-
-
-class PickedMeanGrad(KeepsSpec, OfClasses):
-    """Zeros like x with -g / n at each row's class: the gradient of `PickedMean`."""
-
-    reads_inputs = False
-    reads_indices = True
-
-    def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
-        """Return the gradient of the log-probabilities."""
-        safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
-        into: Array = xp.zeros_like(x)
-        share = -g / n if counts is None else xp.where(counts, -g / n, xp.zeros_like(g))
-        into[xp.arange(x.shape[0], **native_device_of(x)), safe] = share
-        return into
-
-    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """By g the picked mean of the gradient; by x nothing."""
-        return None, None, apply(PickedMean(self.ignore_index), out_grad, node.inputs[1])
 
 
 def cross_entropy(
@@ -307,20 +245,19 @@ def cross_entropy(
         return _soft(logs, scaled, target, reduction, label_smoothing, d)
     hard = nll_loss(logs, target, weight, ignore_index=ignore_index, reduction="none")
     counts = ne(target, ignore_index)
-    share = _class_weights(logs, target, weight, counts)
     if label_smoothing:
         spread = where(counts, -sum(scaled, d), 0.0) * (label_smoothing / logs.shape[d])
         hard = hard * (1.0 - label_smoothing) + spread
-    return sum(hard) / sum(share) if reduction == "mean" else reduced(hard, reduction)
-
-
-FEW = 32  # classes of pixels, up to which whole planes are faster than a kernel on rows
+    if reduction != "mean":
+        return reduced(hard, reduction)
+    shares = counts if weight is None else apply(ClassShares(ignore_index, False), weight, target)
+    return sum(hard) / sum(cast_to(shares, logs.dtype))
 
 
 def _hard(
     x: Kind, target: Kind, weight: Kind | None, ignore: int, reduction: str, smoothing: float
 ) -> Kind:
-    """Return the loss of classes: of many by rows, of few with the axes behind theirs as one.
+    """Return the loss of classes, with the axes behind theirs as one; by rows if unknown.
 
     Raises:
         ShapeError: the classes or the weights are not as many as the logits want.
@@ -334,20 +271,18 @@ def _hard(
         )
     if weight is not None and tuple(weight.shape) != (count,):
         raise ShapeError(f"cross_entropy: got weights {tuple(weight.shape)}, expected ({count},).")
-    if rank > 2 and (None in shape or count > FEW):
+    if rank > 2 and None in shape:
         x = reshape(permute(x, (0, *range(2, rank), 1)), -1, count)
         classes = reshape(target, -1)
-    elif rank > 2:
+    elif rank > 3:
         x, classes = flatten(x, 2), flatten(target, 1)
     if weight is None and reduction == "mean":
         return apply(CrossEntropy(ignore, smoothing), x, classes)
+    if weight is not None and reduction != "none":
+        shares = apply(ClassShares(ignore, reduction == "mean"), cast_to(weight, x.dtype), classes)
+        return apply(WeightedLoss(ignore, smoothing), x, classes, shares)
     losses = apply(ClassLosses(ignore, smoothing), x, classes)
-    if weight is not None:
-        share = _class_weights(x, classes, weight, ne(classes, ignore))
-        losses = losses * share
-        if reduction == "mean":
-            return sum(losses) / sum(share)
-    return reduced(losses if rank == 2 else reshape(losses, tuple(target.shape)), reduction)
+    return weighted(losses, classes, weight, ignore, reduction, target)
 
 
 def _soft(
@@ -364,36 +299,3 @@ def _soft(
     if reduction != "mean":
         return reduced(losses, reduction)
     return sum(losses) / float(max(math.prod(losses.shape), 1))
-
-
-def _class_weights(logs: Kind, target: Kind, weight: Kind | None, counts: Kind) -> Kind:
-    if weight is None:
-        return cast_to(counts, logs.dtype)
-    return where(counts, weight[where(counts, target, 0)], 0.0)
-
-
-def nll_loss(
-    input: Kind,
-    target: Kind,
-    weight: Kind | None = None,
-    *,
-    ignore_index: int = -100,
-    reduction: str = "mean",
-) -> Kind:
-    """Return -input[class] for log-probabilities; arguments as `cross_entropy`."""
-    d = 0 if len(input.shape) == 1 else 1
-    expected = tuple(input.shape[:d]) + tuple(input.shape[d + 1 :])
-    if not input.shape or tuple(target.shape) != expected:
-        raise ShapeError(
-            f"nll_loss: got target {tuple(target.shape)} for input {tuple(input.shape)}, expected "
-            f"{expected}."
-        )
-    plain = weight is None and reduction == "mean" and len(input.shape) == 2
-    if plain and as_dtype(target.dtype).kind in "iu":
-        return apply(PickedMean(ignore_index), input, target)
-    counts = ne(target, ignore_index)
-    safe = where(counts, target, zeros_like(target))
-    picked = remove_axes(gather(input, d, insert_axes(safe, (d,))), (d,))
-    share = _class_weights(input, target, weight, counts)
-    losses = where(counts, -picked * share, 0.0)
-    return sum(losses) / sum(share) if reduction == "mean" else reduced(losses, reduction)

@@ -8,13 +8,14 @@ from ...arrays.library import as_dtype, finfo, float32
 from ...errors import ArgumentError, ShapeError
 from ...op import Kind, Methods, apply
 from ..elementwise.casting import floats_only
+from ..elementwise.formulas import Formula
 from ..elementwise.pointwise import clamp_min
 from ..elementwise.unary import rsqrt, zeros_like
 from ..reducing.reduction import mean
 from ..reducing.statistics import vector_norm
 from ..shaping.movement import reshape
 from .group_norm import GroupNorm
-from .standardizing import BatchNorm, LayerNorm, Moments, Standardize
+from .standardizing import BatchNorm, LayerNorm, Moments, Standardize, shifted
 
 
 def layer_norm(
@@ -71,6 +72,16 @@ def _per_channel(value: Kind, rank: int) -> Kind:
     return reshape(value, (1, -1, *(1,) * (rank - 2)))
 
 
+_SHIFTED = Formula(
+    "batch_norm",
+    shifted,
+    lambda g, x, centre, scale, bias: g * scale,
+    lambda g, x, centre, scale, bias: -(g * scale),
+    lambda g, x, centre, scale, bias: g * (x - centre),
+    None,
+)
+
+
 def batch_norm(
     x: Kind,
     running_mean: Kind | None,
@@ -103,8 +114,10 @@ def batch_norm(
             raise ArgumentError(
                 "batch_norm: got no running statistics, expected them in evaluation."
             )
-        centre, spread = _per_channel(running_mean, rank), _per_channel(running_var, rank)
-        return _affine_channels((x - centre) * rsqrt(spread + eps), weight, bias, rank)
+        scale = rsqrt(running_var + eps)
+        scale = scale if weight is None else scale * weight
+        bias = zeros_like(running_mean) if bias is None else bias
+        return _SHIFTED(x, *(_per_channel(v, rank) for v in (running_mean, scale, bias)))
     over = (0, *range(2, rank))
     count = math.prod(x.shape[d] for d in over)
     if not count:

@@ -2,20 +2,17 @@
 
 import builtins
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from ...arrays.library import Array, Index, Namespace, as_dtype, host_dtype, native_device_of
-from ...errors import ArgumentError, ShapeError
+from ...errors import ArgumentError
 from ...op import Gradients, Kind, Methods, Spec, apply
 from ..elementwise.casting import cast_to
 from ..products.conv import each, over_axes
 from ..reducing.ordering import ValuesAndIndices
-from ..reducing.reduction import mean
-from ..shaping.indexing import narrow
-from ..shaping.joining import cat
 from .windows import OfWindows, Windows, bordered, checked_sizes, places_along
 
 # ── the largest of each window ──────────────────────────────────────────────────────────────────
@@ -264,42 +261,4 @@ avg_pool1d = over_axes(
 )
 avg_pool2d = over_axes(
     _avg_pool, 2, "avg_pool2d", "Return the mean of each window of (N, C, height, width)."
-)
-
-
-# ── a given number of windows of nearly equal size ──────────────────────────────────────────────
-
-
-def adaptive_means(count: int, input: Kind, output_size: int | Sequence[int | None] | None) -> Kind:
-    """Return `input` with each last axis cut into as many windows as asked for, and their means."""
-    x = input
-    sizes = output_size if isinstance(output_size, Sequence) else (output_size,) * count
-    if len(x.shape) not in (count + 1, count + 2) or len(sizes) != count:
-        raise ShapeError(
-            f"adaptive_avg_pool{count}d: got shape {tuple(x.shape)} and {output_size}, expected "
-            f"{count + 2} axes and {count} sizes."
-        )
-    if all(size == 1 for size in sizes):
-        return mean(x, tuple(range(-count, 0)), True)
-    for i, size in enumerate(sizes):
-        d = len(x.shape) - count + i
-        n = x.shape[d]
-        if size is None or size == n:
-            continue
-        cuts = [(j * n // size, -(-(j + 1) * n // size)) for j in range(size)]
-        x = cat([mean(narrow(x, d, a, b - a), d, True) for a, b in cuts], d)
-    return x
-
-
-adaptive_avg_pool1d = over_axes(
-    adaptive_means,
-    1,
-    "adaptive_avg_pool1d",
-    "Return means of (N, C, length) over `output_size` windows of nearly equal size.",
-)
-adaptive_avg_pool2d = over_axes(
-    adaptive_means,
-    2,
-    "adaptive_avg_pool2d",
-    "Return means of (N, C, height, width) over as many windows as `output_size` says.",
 )

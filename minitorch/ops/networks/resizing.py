@@ -13,7 +13,7 @@ from ..elementwise.casting import floats_only
 from ..products.conv import each
 from ..shaping.indexing import getitem
 from ..shaping.movement import AlongDim, permute, reshape
-from .pooling import adaptive_means
+from .adaptive_pooling import adaptive_means
 
 MODES = {
     "nearest": None,

@@ -95,7 +95,7 @@ class SparseCrossEntropy(Op):
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return one loss for each row."""
         labels, x = arrays
-        by_kernel = class_loss(labels, x) if xp is np else None
+        by_kernel = class_loss(labels, x) if xp is np and x.ndim == 2 else None
         if by_kernel is not None:
             return by_kernel[0]
         _check_labels(labels, x.shape[-1])
@@ -126,7 +126,7 @@ class SparseCrossEntropyGrad(Op):
         """Return the gradient by the logits."""
         _check_labels(arrays[1], arrays[2].shape[-1])
         g, labels, x = arrays
-        by_kernel = class_gradient(g, labels, x) if xp is np else None
+        by_kernel = class_gradient(g, labels, x) if xp is np and x.ndim == 2 else None
         if by_kernel is not None:
             return by_kernel
         hot = OneHot(x.shape[-1], dtype_of(x)).compute(xp, labels)

@@ -1,5 +1,6 @@
 """Softmax and its logarithm along an axis."""
 
+import math
 from typing import Any, cast
 
 import numpy as np
@@ -10,9 +11,12 @@ from ...errors import ArgumentError
 from ...op import Gradients, KeepsSpec, Kind, Methods, apply
 from ..elementwise import compiled
 from ..elementwise.casting import cast_to
+from ..elementwise.formulas import at_once
 from ..elementwise.unary import exp
 from ..reducing.reduction import sum
 from ..shaping.movement import AlongDim, reshape
+
+LINE = 2**3  # numbers side by side, from which on a kernel over planes is faster
 
 
 class AlongAxis(KeepsSpec, AlongDim):
@@ -20,6 +24,18 @@ class AlongAxis(KeepsSpec, AlongDim):
 
     promotes = "float"
     reads_inputs = False
+
+    def _by_kernel(self, xp: Namespace, x: Array) -> Array | None:
+        """Return what the kernel over rows, or over planes, gives, if it can."""
+        if not compiled.fits_rows(xp, x):
+            return None
+        apart = math.prod(x.shape[self.dim + 1 :])
+        if apart == 1:
+            return compiled.over_rows(self.name, (x,), 1.0, (x.shape), n=x.shape[self.dim])
+        if apart < LINE or not x.flags.c_contiguous:
+            return None
+        how = {"n": x.shape[self.dim] * apart, "rows": apart}
+        return compiled.over_rows(f"plane_{self.name}", (x,), 1.0, x.shape, **how)
 
 
 class Softmax(AlongAxis):
@@ -31,8 +47,9 @@ class Softmax(AlongAxis):
         """Return the shares, computed relative to the largest element."""
         if xp is not np:
             return xp.softmax(x, self.dim) if hasattr(xp, "softmax") else _shares(xp, x, self.dim)
-        if self.dim == x.ndim - 1 and compiled.fits_rows(xp, x):
-            return compiled.over_rows("softmax", (x,), 1.0, x.shape)
+        by_kernel = self._by_kernel(xp, x)
+        if by_kernel is not None:
+            return by_kernel
         y = x - np.maximum.reduce(x, axis=self.dim, keepdims=True)
         np.exp(y, out=y)
         y /= np.add.reduce(y, axis=self.dim, keepdims=True)
@@ -76,8 +93,9 @@ class LogSoftmax(AlongAxis):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the logarithms, computed relative to the largest element."""
-        if self.dim == x.ndim - 1 and compiled.fits_rows(xp, x):
-            return compiled.over_rows("log_softmax", (x,), 1.0, x.shape)
+        by_kernel = self._by_kernel(xp, x)
+        if by_kernel is not None:
+            return by_kernel
         y: Array = x - xp.max(x, axis=self.dim, keepdims=True)
         y -= xp.log(xp.sum(xp.exp(y), axis=self.dim, keepdims=True))
         return y
@@ -88,7 +106,11 @@ class LogSoftmax(AlongAxis):
         if type(y) is np.ndarray and self.dim == y.ndim - 1 and compiled.fits_rows(np, g, y):
             by_x: Any = compiled.over_rows("log_softmax_gradient", (g, y), 1.0, y.shape)
             return (by_x,)
-        return (out_grad - exp(node.output) * sum(out_grad, self.dim, True),)
+        return (at_once(_less_share, (out_grad, node.output, sum(out_grad, self.dim, True))),)
+
+
+def _less_share(g: Any, y: Any, total: Any) -> Any:
+    return g - exp(y) * total
 
 
 def _along(kind: type[AlongAxis], name: str, x: Kind, dim: int | None, dtype: DTypeLike) -> Kind:

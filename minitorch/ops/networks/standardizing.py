@@ -186,12 +186,10 @@ class BatchNorm(KeepsSpec):
             channels = _Channels(x)
             weight, bias = (v[:, None] for v in parameters[:2])
             centre, inverse = _columns(parameters[2], self.eps)
-            return channels.back(
-                at_once(_shifted, (*channels.rows, centre, inverse * weight, bias))
-            )
+            return channels.back(at_once(shifted, (*channels.rows, centre, inverse * weight, bias)))
         weight, bias, moments = parameters
         weight, bias = (xp.reshape(v, _column_of(x)) for v in (weight, bias))
-        return _shifted(x, moments[0], weight / xp.sqrt(moments[1] + self.eps), bias)
+        return shifted(x, moments[0], weight / xp.sqrt(moments[1] + self.eps), bias)
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """That of the standardized array; the weight's is Σ g y, the bias's Σ g."""
@@ -306,7 +304,8 @@ def _column_of(x: Any) -> tuple[int, ...]:
     return (1, -1, *(1,) * (len(x.shape) - 2))
 
 
-def _shifted(x: Any, centre: Any, scale: Any, bias: Any) -> Any:
+def shifted(x: Any, centre: Any, scale: Any, bias: Any) -> Any:
+    """Return (x - centre) · scale + bias."""
     return (x - centre) * scale + bias
 
 

@@ -34,6 +34,10 @@ class Part:
             whole += self._whole
             return
         for values, pattern, indices in self._pieces:
+            if not indices:
+                part = whole[pattern if Ellipsis in pattern else (*pattern, ...)]
+                part += values
+                continue
             view, index = located(whole, pattern, indices)
             if index:
                 add_at(view, index, values)
@@ -79,9 +83,10 @@ def _cover(patterns: Sequence[tuple[Any, ...]], shape: tuple[int, ...]) -> bool:
     axis = len(patterns[0]) - 1
     if axis < 0 or len(patterns) == 1:
         return False
-    bounds = []
-    for *before, last in patterns:
-        if len(before) != axis or any(item != slice(None) for item in before):
+    bounds, whole = [], (slice(None),) * axis
+    for pattern in patterns:
+        *_, last = pattern
+        if pattern[:-1] != whole:
             return False
         if type(last) is int:
             last = slice(last, last + 1 or None)

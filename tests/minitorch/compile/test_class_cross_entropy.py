@@ -4,8 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from minitorch.compile.class_cross_entropy import class_gradient, class_loss
+from minitorch.ops.networks.row_losses import SparseCrossEntropy
 
 SIZES = ((1, 1), (3, 2), (64, 10), (7, 16), (5, 17), (4, 64), (3, 700), (0, 5))
 
@@ -80,6 +82,57 @@ def test_rows_of_the_ignored_label_are_zeros(ignore: int) -> None:
     np.testing.assert_array_equal(slopes[counts], slope)
     assert not slopes[~counts].any()
     assert class_loss(y, x, ignore=-5) is None or ignore == 3
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "shape", [(3, 40, 300), (2, 5, 256), (1, 1, 3), (2, 3, 1), (0, 5, 4), (2, 7, 0)], ids=str
+)
+def test_planes_have_the_losses_and_gradients_of_their_rows(
+    shape: tuple[int, ...], dtype: Any, smoothing: float
+) -> None:
+    rng = np.random.default_rng(3)
+    x = (20 * rng.normal(size=shape)).astype(dtype)
+    y = rng.integers(0, shape[1], (shape[0], shape[2]))
+    y[:, ::7], x[:, :, ::7] = -100, np.nan  # ignored
+    x[:, :, 1::7], y[:, 2::7] = np.inf, 0
+    rows, labels = x.swapaxes(1, 2).reshape(-1, shape[1]), y.reshape(-1)
+    exact: dict[str, Any] = {"rtol": 32 * np.finfo(dtype).eps, "atol": 32 * np.finfo(dtype).eps}
+    how = (-100, smoothing)
+    lined_up = np.ascontiguousarray(x.swapaxes(1, 2)).swapaxes(1, 2)
+    g = rng.normal(size=y.shape).astype(dtype)
+    for planes in (x, lined_up):
+        got, want = class_loss(y, planes, *how), class_loss(labels, rows, *how)
+        assert got is not None and want is not None
+        assert got[1] == want[1]
+        np.testing.assert_allclose(got[0].reshape(-1), want[0], **exact)
+        for each in (g, np.asarray(dtype(0.3)), np.asfortranarray(g)):
+            flat = each.reshape(-1) if each.ndim else each
+            slope, slopes = (
+                class_gradient(each, y, planes, *how),
+                class_gradient(flat, labels, rows, *how),
+            )
+            assert slope is not None and slopes is not None
+            np.testing.assert_allclose(slope.swapaxes(1, 2).reshape(rows.shape), slopes, **exact)
+
+
+def test_a_plane_with_a_label_that_is_no_class_is_left_to_numpy() -> None:
+    x, y = np.zeros((2, 3, 300), np.float32), np.zeros((2, 300), np.int64)
+    y[1, 299] = 3
+    assert class_loss(y, x) is None
+    got = class_gradient(np.ones_like(y, np.float32), y, x)
+    assert got is not None
+    np.testing.assert_allclose(got[1, :, 299], 1 / 3)
+
+
+def test_losses_of_a_graph_have_their_classes_last_whatever_the_sizes() -> None:
+    rng = np.random.default_rng(4)
+    x, labels = rng.normal(size=(3, 5, 5)), rng.integers(0, 5, (3, 5))
+    want = torch.nn.functional.cross_entropy(
+        torch.tensor(x.reshape(15, 5)), torch.tensor(labels.reshape(15)), reduction="none"
+    )
+    np.testing.assert_allclose(SparseCrossEntropy().compute(np, labels, x).reshape(15), want)
 
 
 def test_what_is_not_a_number_stays_in_its_row() -> None:
