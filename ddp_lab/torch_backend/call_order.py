@@ -1,13 +1,16 @@
 """The order in which a group's collectives run, and the threads that run them.
 
-May import: communicator, future, handle, transport, work.
+May import: torch, communicator, future, handle, transport, work.
 """
 
 import hashlib
 import itertools
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
+
+import torch
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.handle import Crew, Handle, Worker
@@ -16,6 +19,7 @@ from ddp_lab.torch_backend.work import Result, Running, limited
 from ddp_lab.transport import header as headers
 
 LANES = 2  # of a group over several hosts
+HELD = 64  # works of single numbers
 Job = Callable[[Communicator], Any]
 
 
@@ -49,6 +53,7 @@ class CallOrder:
         comms = [comm, *(comm.twin() for _ in range(1, LANES if len(comm.hosts) > 1 else 1))]
         self._lanes = [Lane(c, f"{comm.rank}.{n}") for n, c in enumerate(comms)]
         self._crew = Crew(f"ddp_lab callbacks {comm.rank}/{comm.size}")
+        self._held: deque[Running] = deque(maxlen=HELD)
 
     def submit(
         self, job: Job, result: Any, waits: bool, group_name: str, timeout_s: float
@@ -89,7 +94,10 @@ class CallOrder:
                 handle = lane.last = lane.worker.submit(run_there)
         if not isinstance(result, Result):
             result = Result(result)
-        return Running(handle, result, name or (group_name, number), self._crew)
+        work = Running(handle, result, name or (group_name, number), self._crew)
+        if not waits and _is_number(result.tensors):
+            self._held.append(work)
+        return work
 
     def under_way(self) -> list[Handle]:
         """Return the last collective of each lane."""
@@ -103,6 +111,17 @@ class CallOrder:
             for worker in workers:
                 worker.finish(left_s)
         self._crew.dismiss()
+
+
+def _is_number(tensors: Any) -> bool:
+    """Return whether a work fills one number, so that its Python half has to be held for a while.
+
+    torch's reducer keeps the C++ half of one, which tells how many ranks have not joined. It waits
+    for ever once the Python half is gone; holding every work would keep tensors.
+    """
+    if not isinstance(tensors, list) or len(tensors) != 1:
+        return False
+    return isinstance(tensors[0], torch.Tensor) and tensors[0].numel() == 1
 
 
 def context_of(name: Name) -> int:

@@ -186,8 +186,26 @@ def fill(tensor: torch.Tensor, values: torch.Tensor, source: str = "the result")
             f"{source} does not fit: got {values.dtype} {tuple(values.shape)}, expected "
             f"{tensor.dtype} {tuple(tensor.shape)}. Give both ranks tensors of one dtype and size."
         )
+    values = values.reshape(tensor.shape)
     with torch.no_grad():
-        tensor.copy_(values.reshape(tensor.shape))
+        if 0 in tensor.stride():
+            tensor, values = _once(tensor, values)
+        tensor.copy_(values)
+
+
+def _once(tensor: torch.Tensor, values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the elements of an expanded tensor that lie apart, and their values.
+
+    The gradient of a sum is such a tensor. Where the values of elements at one place differ, as
+    after a rank that has no such tensor, torch is left to refuse them.
+    """
+    for dim, stride in enumerate(tensor.stride()):
+        if stride == 0 and tensor.shape[dim] > 1:
+            first = values.narrow(dim, 0, 1)
+            if not bool(((values == first) | (values != values)).all()):
+                break
+            tensor, values = tensor.narrow(dim, 0, 1), first
+    return tensor, values
 
 
 def fill_all(tensors: list[torch.Tensor], values: list[torch.Tensor], operation: str) -> None:

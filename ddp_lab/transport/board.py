@@ -184,11 +184,11 @@ def inspect(board: Board, rank: int, peer: int) -> None:
         )
 
 
-def deadlock(board: Board, rank: int, peer: int, circle: Iterable[int]) -> Deadlock:
-    """Return the error of a rank that waits for `peer` in a circle."""
+def deadlock(board: Board, rank: int, peer: int, report: str) -> Deadlock:
+    """Return the error of a rank that waits for `peer` in a circle, of which it has a report."""
     return Deadlock(
         f"{waiting(board.read(rank))}: ranks wait for each other, and none will send: "
-        f"{report_of(board, circle)} Let one of them send first, or all call the same.",
+        f"{report} Let one of them send first, or all call the same.",
         peer,
     )
 

@@ -15,7 +15,14 @@ import numpy.typing as npt
 
 from ddp_lab.errors import RankLost, RankTimeout
 from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, check_buffer
-from ddp_lab.transport.board import Board, MemoryBoard, deadlock, inspect, is_alone
+from ddp_lab.transport.board import (
+    Board,
+    MemoryBoard,
+    deadlock,
+    inspect,
+    is_alone,
+    report_of,
+)
 from ddp_lab.transport.header import call_site
 
 LOOK_S = 0.02  # how long a wait sleeps before it looks at the board
@@ -143,7 +150,7 @@ class ThreadWorld:
         """Raise if the receiver is the first of those that wait for each other for ever."""
         circle = sorted(self._circle(receive.dst))
         if circle and circle[0] == receive.dst:
-            raise deadlock(self.board, receive.dst, receive.src, circle)
+            raise deadlock(self.board, receive.dst, receive.src, report_of(self.board, circle))
 
     def _circle(self, first: int) -> list[int]:
         """Return the ranks that wait for each other for ever, from `first` on; [] if it does not.

@@ -405,6 +405,15 @@ def _(rank: int) -> Any:
     return list(net.parameters())
 
 
+@feature("DDP: join that divides by the ranks that still have inputs")
+def _(rank: int) -> Any:
+    net = network()
+    model = DistributedDataParallel(net)
+    with model.join(divide_by_initial_world_size=False):
+        train(model, sgd(net), rank, steps=2 + rank)
+    return list(net.parameters())
+
+
 @feature("ZeroRedundancyOptimizer")
 def _(rank: int) -> Any:
     net = network()

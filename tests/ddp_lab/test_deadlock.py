@@ -1,6 +1,8 @@
 """Ranks of one machine that wait for each other are told at once, and only these are."""
 
+import random
 import threading
+from collections import defaultdict, deque
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 import ddp_lab
 from ddp_lab.transport.shm.board import ShmBoard
 from ddp_lab.transport.shm.segment import Segment
+from ddp_lab.transport.tcp.circles import Waits
 
 
 def run(transport: str, program, world_size: int, **options) -> list:
@@ -64,7 +67,7 @@ def one_waits_for_a_circle_of_others(comm) -> None:
         (one_waits_for_a_circle_of_others, 3, [(0, 1), (1, 0)]),
     ],
 )
-@pytest.mark.parametrize("transport", ["shm", "threads"])
+@pytest.mark.parametrize("transport", ["shm", "threads", "tcp"])
 def test_a_circle_is_told_with_who_waits_for_whom(
     program, world_size: int, circle, transport: str
 ) -> None:
@@ -107,7 +110,7 @@ def test_a_thread_that_runs_a_function_of_no_module_disturbs_no_launch() -> None
     waiting.join()
 
 
-@pytest.mark.parametrize("transport", ["shm", "threads"])
+@pytest.mark.parametrize("transport", ["shm", "threads", "tcp"])
 def test_who_may_still_send_from_another_thread_is_in_no_circle(transport: str) -> None:
     def rank(comm) -> float:
         other = 1 - comm.rank
@@ -128,7 +131,7 @@ def test_who_may_still_send_from_another_thread_is_in_no_circle(transport: str) 
     assert run(transport, rank, 2) == [7.0, 7.0]
 
 
-@pytest.mark.parametrize("transport", ["shm", "threads"])
+@pytest.mark.parametrize("transport", ["shm", "threads", "tcp"])
 def test_a_wait_with_a_limit_of_its_own_is_in_no_circle(transport: str) -> None:
     def rank(comm) -> str:
         other = 1 - comm.rank
@@ -164,3 +167,76 @@ def test_only_notes_of_the_waits_that_last_close_a_circle() -> None:
     segment.words[segment.layout.board(2) // 8] += 1  # its writer is in the middle
     assert board.circle(0) == []
     segment.close()
+
+
+class Ranks:
+    """Ranks that send, wait and look in any order, over connections that keep order."""
+
+    def __init__(self, size: int, seed: int) -> None:
+        self.draw = random.Random(seed)
+        self.size = size
+        self.links: dict[tuple[int, int], deque[bytes | None]] = defaultdict(deque)  # None: data
+        self.arrived: dict[tuple[int, int], int] = defaultdict(int)
+        self.waits_for: list[int | None] = [None] * size
+        self.told: set[int] = set()  # who was told of a circle
+        self.waits = [
+            Waits(lambda peer, words, r=r: self.tell(r, peer, words)) for r in range(size)
+        ]
+
+    def tell(self, rank: int, peer: int, words: bytes) -> bool:
+        takes_more = self.draw.random() < 0.8
+        if takes_more:
+            self.links[rank, peer].append(words)
+        return takes_more
+
+    def step(self, may_start: bool) -> None:
+        """Deliver what leads one connection, or let one rank go on."""
+        rank, peer = self.draw.sample(range(self.size), 2)
+        awaited = self.waits_for[rank]
+        if self.draw.random() < 0.5:
+            self.deliver(rank, peer)
+        elif awaited is not None:
+            self.look(rank, awaited)
+        elif may_start and self.draw.random() < 0.5:
+            self.links[rank, peer].append(None)
+        elif may_start:
+            self.waits[rank].begin()
+            self.waits_for[rank] = peer
+
+    def deliver(self, src: int, dst: int) -> None:
+        if self.links[src, dst]:
+            words = self.links[src, dst].popleft()
+            if words is None:
+                self.arrived[src, dst] += 1
+            else:
+                self.waits[dst].hear(src, words)
+
+    def look(self, rank: int, awaited: int) -> None:
+        if self.arrived[awaited, rank]:
+            self.arrived[awaited, rank] -= 1
+            self.waits_for[rank] = None
+            return
+        circle = self.waits[rank].circle(rank, awaited, "", lambda: False)
+        if circle:
+            self.told.add(rank)
+            members = [member for member, _, _ in circle]
+            assert members == self.circle_from(rank)
+
+    def circle_from(self, rank: int) -> list[int]:
+        """Return the true circle of a rank, seen from outside."""
+        members: list[int] = []
+        while (awaited := self.waits_for[rank]) is not None and awaited not in members:
+            if self.arrived[awaited, rank] or None in self.links[awaited, rank]:
+                return []
+            members.append(awaited)
+            rank = awaited
+        return members if awaited is not None else []
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_ranks_tell_each_other_proves_all_circles_and_no_other(seed: int) -> None:
+    ranks = Ranks(2 + seed % 4, seed)
+    for number in range(3000):
+        ranks.step(may_start=number < 300)
+    for rank in range(ranks.size):
+        assert (rank in ranks.told) is (rank in ranks.circle_from(rank))

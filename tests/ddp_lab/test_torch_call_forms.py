@@ -4,6 +4,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
+import torch.distributed as dist
+
+import ddp_lab
+
 PROGRAM = """
 import sys
 from datetime import timedelta
@@ -130,3 +136,24 @@ def test_a_group_is_called_in_all_of_torchs_forms(python: Any, tmp_path: Path) -
         said[backend] = [rank.output for rank in ended]
     assert said["ddp_lab"] == said["gloo"]
     assert len(re.findall("refused", said["gloo"][0])) == 7
+
+
+def all_reduce_expanded(comm: ddp_lab.Communicator, store: str) -> torch.Tensor:
+    import ddp_lab.torch_backend  # noqa: F401 - registers the backend, in each rank
+
+    dist.init_process_group("ddp_lab", f"file://{store}", rank=comm.rank, world_size=comm.size)
+    gradient = torch.full((1, 4), comm.rank + 1.0).expand(3, 4)  # as that of a sum
+    dist.all_reduce(gradient)
+    alike = torch.ones(1).expand(2) if comm.rank == 0 else torch.arange(2.0)
+    if comm.rank == 0:
+        with pytest.raises(RuntimeError, match="single memory location"):
+            dist.all_reduce(alike)
+    else:
+        dist.all_reduce(alike)
+    dist.destroy_process_group()
+    return gradient
+
+
+def test_an_expanded_tensor_is_reduced_where_all_its_elements_stay_alike(tmp_path: Path) -> None:
+    for gradient in ddp_lab.launch(all_reduce_expanded, 2, str(tmp_path / "store")):
+        assert gradient.equal(torch.full((3, 4), 3.0))

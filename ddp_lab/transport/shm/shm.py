@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ddp_lab.errors import OutOfSharedMemory, RankLost, RankTimeout
 from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, check_buffer
-from ddp_lab.transport.board import deadlock, inspect, is_alone
+from ddp_lab.transport.board import deadlock, inspect, is_alone, report_of
 from ddp_lab.transport.header import call_site
 from ddp_lab.transport.shm.board import ShmBoard
 from ddp_lab.transport.shm.rendezvous import SharedRendezvous
@@ -151,7 +151,7 @@ class Watch:
         self._peers_wait = board.wait_number(self._peer)
         circle = sorted(board.circle(rank))
         if circle and circle[0] == rank:
-            raise deadlock(board, rank, self._peer, circle)
+            raise deadlock(board, rank, self._peer, report_of(board, circle))
 
     def close(self) -> None:
         """Take the wait off the board."""
