@@ -5,6 +5,7 @@ May import: this folder, errors, arrays, ops.
 
 import math
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
@@ -296,13 +297,15 @@ class Exchange(InPlace):
         array = self.numpy()
         return array.astype(dtype) if dtype is not None and array.dtype != dtype else array
 
-    def __deepcopy__(self, memo: dict[int, object]) -> Any:
+    def __deepcopy__(self: Any, memo: dict[int, object]) -> Any:
         if self.op is not None:
             raise GradientError(
                 "deepcopy: this tensor is the result of a recorded operator. Copy .detach()."
             )
-        memo[id(self)] = _restore(type(self), _arrays.copied(self.array), self.requires_grad)
-        return memo[id(self)]
+        copy = _restore(type(self), _arrays.copied(self.array), self.requires_grad)
+        memo[id(self)] = copy
+        copy.grad = deepcopy(self._grad, memo)
+        return copy
 
     def __reduce__(self) -> tuple[object, ...]:
         if self.op is not None:

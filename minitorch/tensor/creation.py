@@ -18,7 +18,7 @@ from ..arrays.library import (
     native_dtype,
 )
 from ..arrays.promotion import scalar_dtype
-from ..errors import ArgumentError
+from ..errors import ArgumentError, DTypeError
 from ..ops.random import Integers, Normal, Permutation, Uniform
 from ..ops.shaping.movement import sizes
 from .tensor import Tensor, tensor
@@ -100,6 +100,7 @@ def _made(
     device: DeviceLike = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
+    usual = _arrays.get_default_dtype() if usual is None else usual
     wanted = as_dtype(usual if dtype is None else dtype)
     return tensor(numbers, dtype=wanted, device=device, requires_grad=requires_grad)
 
@@ -115,21 +116,21 @@ def arange(
         raise ArgumentError(f"arange: got {start} to {end} in steps of {step}: it never arrives.")
     whole = all(isinstance(n, int) for n in (start, end, step))
     count = math.ceil((end - start) / step)
-    return _made(start + step * np.arange(count), "int64" if whole else float, **options)
+    return _made(start + step * np.arange(count), "int64" if whole else None, **options)
 
 
 def linspace(start: float, end: float, steps: int, **options: Unpack[Options]) -> Tensor:
     """Return `steps` numbers from `start` to `end`, both included."""
     if steps < 0:
         raise ArgumentError(f"linspace: got {steps} steps, expected 0 or more.")
-    return _made(np.linspace(float(start), float(end), int(steps)), float, **options)
+    return _made(np.linspace(float(start), float(end), int(steps)), None, **options)
 
 
 def eye(n: int, m: int | None = None, **options: Unpack[Options]) -> Tensor:
     """Return ones on the diagonal of an (n, m) matrix of zeros."""
     if min(n, 0 if m is None else m) < 0:
         raise ArgumentError(f"eye: got {n} rows and {m} columns, expected no negative number.")
-    return _made(np.eye(n, m), float, **options)
+    return _made(np.eye(n, m), None, **options)
 
 
 def _like(input: Tensor, options: Options) -> Any:
@@ -169,7 +170,9 @@ def _drawn(
     requires_grad: bool = False,
 ) -> Tensor:
     place = _arrays.device(device)
-    wanted = as_dtype(float if dtype is None else dtype)
+    wanted = _arrays.get_default_dtype() if dtype is None else as_dtype(dtype)
+    if wanted.kind != "f":
+        raise DTypeError(f"{name}: got {wanted}, expected a floating dtype. Use randint.")
     op = kind(_shape(name, size), wanted, generator=generator or default_generator(place))
     drawn = Tensor._draw(op, place)
     return drawn.requires_grad_() if requires_grad else drawn
