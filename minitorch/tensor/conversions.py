@@ -297,7 +297,7 @@ class Exchange(InPlace):
         array = self.numpy()
         return array.astype(dtype) if dtype is not None and array.dtype != dtype else array
 
-    def __deepcopy__(self: Any, memo: dict[int, object]) -> Any:
+    def __deepcopy__(self, memo: dict[int, object]) -> Any:
         if self.op is not None:
             raise GradientError(
                 "deepcopy: this tensor is the result of a recorded operator. Copy .detach()."

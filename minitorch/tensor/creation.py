@@ -141,7 +141,7 @@ def _like(input: Tensor, options: Options) -> Any:
 
 def full_like(input: Tensor, fill_value: object, **options: Unpack[Options]) -> Tensor:
     """Return a tensor like `input`, filled with one number."""
-    return full(input.shape, fill_value, **_like(input, options))
+    return full(input.size(), fill_value, **_like(input, options))
 
 
 def zeros_like(input: Tensor, **options: Unpack[Options]) -> Tensor:
@@ -230,14 +230,14 @@ def rand_like(
     input: Tensor, *, generator: Generator | None = None, **options: Unpack[Options]
 ) -> Tensor:
     """Return numbers evenly spread in [0, 1), of the shape of `input`."""
-    return rand(input.shape, generator=generator, **_like(input, options))
+    return rand(input.size(), generator=generator, **_like(input, options))
 
 
 def randn_like(
     input: Tensor, *, generator: Generator | None = None, **options: Unpack[Options]
 ) -> Tensor:
     """Return normally distributed numbers of the shape of `input`."""
-    return randn(input.shape, generator=generator, **_like(input, options))
+    return randn(input.size(), generator=generator, **_like(input, options))
 
 
 def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:

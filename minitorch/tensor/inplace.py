@@ -46,6 +46,7 @@ class InPlace(Methods):
 
     array: Array
     requires_grad: bool
+    _grad: "InPlace | None"
     op: Op | None
     device: Any
     to: Any

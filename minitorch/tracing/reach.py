@@ -12,12 +12,15 @@ from __future__ import annotations
 
 import dis
 import functools
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import pairwise
 from types import CellType, CodeType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from minitorch.arrays.library import get_default_dtype
 from minitorch.nn import Module
 from minitorch.tensor.tensor import Tensor
 from minitorch.tracing.symbol import Symbol
@@ -25,6 +28,9 @@ from minitorch.tracing.symbol import Symbol
 EQUAL = (bool, int, float, str, frozenset, slice, range)  # what may be another object, if equal
 MOST_ITEMS = 100  # of a list, dict or set; a longer one is data, and searched for modules only
 ANY_NAME = {"getattr", "vars", "__dict__"}  # code with these may read what it does not name
+ADDING = ("append", "appendleft", "extend")
+LOADS = {op for op in (*dis.hasname, *dis.hasfree) if dis.opname[op].startswith("LOAD_")}
+LOADS -= {dis.opmap.get("LOAD_CLOSURE", -1)}
 OWN = frozenset(vars(Module()))  # attributes that every module has
 Look = Callable[[Any], object]
 
@@ -42,6 +48,7 @@ class Reach:
     def __init__(self, function: object, given: Iterable[object] = ()) -> None:
         self.counts: list[str] = []
         self._names, count = {"forward", "__call__"}, 0
+        self._read = set[str]()
         while count < len(self._names):  # what is found by a name may name more
             count = len(self._names)
             self._places: list[tuple[Look, Any, object]] = []  # how to look, and what was there
@@ -53,9 +60,9 @@ class Reach:
             self._search_modules()
         self.streams = [v for v in self._seen.values() if isinstance(v, np.random.Generator)]
 
-    def modes(self) -> tuple[bool, ...]:
-        """Return which of the modules are training."""
-        return tuple([part.training for part in self.parts])
+    def modes(self) -> tuple[object, ...]:
+        """Return which of the modules are training, and the dtype of floats."""
+        return get_default_dtype(), *[part.training for part in self.parts]
 
     def holds(self) -> bool:
         """Tell whether everything is where it was found."""
@@ -72,8 +79,9 @@ class Reach:
         traced again for it, unless it is among `ignored`.
         """
         changed = [place for place in self._places if not _same(place[0](place[1]), place[2])]
-        numbers = [place for place in changed if place[0] is not len and _is_number(place[2])]
-        numbers = [place for place in numbers if _called(place[1]) not in ignored]
+        logs = self._logs()
+        numbers = [p for p in changed if _is_number(p[2]) and not isinstance(p[1], dict)]
+        numbers = [p for p in numbers if id(p[1]) not in logs and _called(p[1]) not in ignored]
         self.counts = [_called(key) for _, key, _ in numbers]
         effects = {id(place) for place in changed} - {id(place) for place in numbers}
         self._places = [place for place in self._places if id(place) not in effects]
@@ -85,6 +93,8 @@ class Reach:
         for look, key, value in self._places:
             if isinstance(key, dict):
                 names += _shortened(key, value)
+            elif isinstance(key, list | deque) and id(key) not in self._logs():
+                names += _without_traced(key)
             elif isinstance(now := look(key), Symbol) and now is not value:
                 names.append(_called(key))
                 _put(look, key, value)
@@ -94,6 +104,11 @@ class Reach:
                     names.append(repr(name))
                     del space[name]
         return names
+
+    def _logs(self) -> set[int]:
+        """Return the ids of lists that code adds to and does not read: no result needs them."""
+        named = [(k, v) for _, k, v in self._places if isinstance(v, list | deque)]
+        return {id(value) for key, value in named if isinstance(key, str) and key not in self._read}
 
     def _search_modules(self) -> None:
         """Remember what the modules have; what is found there may lead to further ones."""
@@ -125,7 +140,7 @@ class Reach:
         elif isinstance(value, functools.partial):
             for part in (value.func, *value.args, *value.keywords.values()):
                 self._search(part)
-        elif isinstance(value, list | tuple | dict):
+        elif isinstance(value, list | tuple | dict | deque):
             self._look_into(value)
         elif isinstance(value, set):
             if len(value) <= MOST_ITEMS:
@@ -194,6 +209,7 @@ class Reach:
             return
         names = _names(code)
         self._names |= names
+        self._read |= _read(code)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             self._places.append((functools.partial(_content, cell), name, _content(cell, name)))
             yield _content(cell, name)
@@ -247,11 +263,30 @@ def _shortened(items: dict[Any, object], count: Any) -> list[str]:
     return [repr(key) for key in traced]
 
 
+def _without_traced(items: list[object] | deque[object]) -> list[str]:
+    """Take values of a trace out of a list; return what to call it if there were any."""
+    others = [item for item in items if not _has_traced(item)]
+    if len(others) == len(items):
+        return []
+    items.clear()
+    items.extend(others)
+    return [_called(items)]
+
+
+def _has_traced(item: object) -> bool:
+    parts = item.values() if isinstance(item, dict) else item
+    if isinstance(parts, list | tuple | type({}.values())):
+        return any(map(_has_traced, parts))
+    return isinstance(item, Symbol)
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, bool | int | float | str)
 
 
 def _same(a: object, b: object) -> bool:
+    if type(a) is float and type(b) is float:  # 0.0 is not -0.0, but NaN is NaN
+        return a.hex() == b.hex()
     return a is b or (type(a) is type(b) and isinstance(a, EQUAL) and a == b)
 
 
@@ -268,6 +303,19 @@ def _is_plain(value: object) -> bool:
 def _is_of_the_library(value: object) -> bool:
     """Tell whether `value` is a function or class of the library's, which needs no search."""
     return str(getattr(value, "__module__", None)).startswith("minitorch")
+
+
+@functools.lru_cache(1024)
+def _read(code: CodeType) -> frozenset[str]:
+    """Return the names that code, and the functions inside it, not only calls `append` of."""
+    steps = list(dis.get_instructions(code))
+    names = {
+        step.argval
+        for step, following in pairwise([*steps, steps[-1]])
+        if step.opcode in LOADS and following.argval not in ADDING
+    }
+    inside = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return frozenset(names.union(*map(_read, inside)))
 
 
 @functools.lru_cache(1024)

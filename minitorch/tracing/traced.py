@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import linecache
 import pickle
 import random
+import traceback
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ import numpy as np
 from minitorch.arrays.generator import default_generator
 from minitorch.arrays.library import CPU, Device, to_numpy
 from minitorch.errors import DeviceError, GraphError
-from minitorch.graph.core.graph import Graph
+from minitorch.graph.core.graph import PACKAGE, Graph
 from minitorch.graph.core.node import Constant, Node, Placeholder
 from minitorch.graph.core.order import schedule
 from minitorch.graph.passes.cse import signature
@@ -30,7 +32,7 @@ from minitorch.tracing.program import Program
 from minitorch.tracing.reach import Reach
 from minitorch.tracing.steps import Steps
 from minitorch.tracing.switch import tracing
-from minitorch.tracing.symbol import Symbol
+from minitorch.tracing.symbol import SIZE, Symbol
 from minitorch.tracing.tracer import Outside, Tracer, at_the_start
 
 Update = tuple[Tensor | int, Node]
@@ -219,7 +221,7 @@ def record(
         starts = [s.node for s in symbols]
         with drawing_nothing(operation, reach.streams):
             given, outputs = rebuild(iter(symbols)), list[Tensor]()
-            with unchanged(given, operation):
+            with unchanged(given, operation), naming_unknown_sizes(tracer):
                 result = function(*given[0], **given[1])
             kind, back = flatten(lift(result), outputs, operation)
         ends = [_node(value, tracer) for value in outputs]
@@ -328,6 +330,24 @@ def unchanged(given: object, operation: str) -> Iterator[None]:
 
 
 @contextmanager
+def naming_unknown_sizes(tracer: Tracer) -> Iterator[None]:
+    """Raise what names the line where the library itself counted with a size not known, a None."""
+    try:
+        yield
+    except TypeError as error:
+        places = [(f.f_code.co_filename, n) for f, n in traceback.walk_tb(error.__traceback__)]
+        own = places[-1][0].startswith(PACKAGE) and "NoneType" in str(error)
+        if not own or not any(None in n.shape for n in tracer.graph.nodes):
+            raise
+        file, line = [place for place in places if not place[0].startswith(PACKAGE)][-1]
+        text = linecache.getline(file, line).strip()
+        raise GraphError(
+            f"{tracer.operation}: {file}:{line} (`{text}`): a size that only a run can tell is "
+            f"needed while tracing. {SIZE}"
+        ) from error
+
+
+@contextmanager
 def drawing_nothing(operation: str, streams: Sequence[np.random.Generator]) -> Iterator[None]:
     """Raise if random numbers are drawn inside: they would be the same in every run."""
     generator = default_generator()
@@ -341,14 +361,18 @@ def drawing_nothing(operation: str, streams: Sequence[np.random.Generator]) -> I
         ),
     ]
     before = [get() for get, _ in states]
-    as_bytes = [_bytes(state) for state in before]
-    yield
-    if [_bytes(get()) for get, _ in states] != as_bytes:
+    generator.uniform((1,), np.dtype(np.float32))  # so that setting the seed again is seen too
+    as_bytes = [_bytes(get()) for get, _ in states]
+    try:
+        yield
+        unchanged = [_bytes(get()) for get, _ in states] == as_bytes
+    finally:
         for (_, put), state in zip(states, before, strict=True):
             put(state)
+    if not unchanged:
         raise GraphError(
-            f"{operation}: random numbers were drawn while tracing, and would be the same in every "
-            "run. Draw them by randn and its kin, or pass them as an input."
+            f"{operation}: random numbers were drawn, or a seed was set, while tracing, which no "
+            "run would do again. Draw by randn and its kin, set seeds outside, or pass an input."
         )
 
 

@@ -290,7 +290,7 @@ _AXES = 32
 """As in torch: a list this long is an array to it, whatever is in it."""
 
 
-def _index_array(item: Any) -> Any:
+def _index_array(item: object) -> object:
     if not isinstance(item, Value) and not hasattr(item, "dtype"):
         item = np.asarray(item)
         if item.size == 0:
@@ -300,7 +300,8 @@ def _index_array(item: Any) -> Any:
             f"index: got {item.dtype} indices, expected integers or booleans. Convert with .long()."
         )
     if str(item.dtype).removeprefix("torch.") == "uint8":  # a mask to torch
-        return cast_to(item, bool_) if isinstance(item, Value) else item != 0
+        masked: Any = item
+        return cast_to(masked, bool_) if isinstance(item, Value) else masked != 0
     return item
 
 

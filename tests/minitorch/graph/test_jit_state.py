@@ -3,6 +3,7 @@
 import copy
 import pickle
 import random
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -61,6 +62,43 @@ class Decaying(nn.Module):
 def decaying(wrap: Wrap) -> list[Any]:
     fast = wrap(Decaying())
     return [fast(mt.ones(1)) for _ in range(5)]
+
+
+def lengths_of_a_list(wrap: Wrap) -> list[Any]:
+    calls: list[int] = []
+
+    def f(x: Tensor) -> Tensor:
+        calls.append(1)
+        return x * len(calls)
+
+    fast = wrap(f)
+    return [fast(mt.ones(2)) for _ in range(4)]
+
+
+def signs_of_zero(wrap: Wrap) -> list[Any]:
+    divisor = [0.0]
+    given, outside = wrap(lambda x, by: x / by), wrap(lambda x: x / divisor[0])
+    results = [given(mt.ones(1), 0.0), given(mt.ones(1), -0.0), outside(mt.ones(1))]
+    divisor[0] = -0.0
+    return [*results, outside(mt.ones(1))]
+
+
+def dtypes_of_floats(wrap: Wrap) -> list[Any]:
+    fast = wrap(lambda x: (x * mt.ones(1)).element_size() * mt.tensor([0.1]))
+    results = [fast(mt.ones(1))]
+    mt.set_default_dtype(mt.float64)
+    try:
+        return [*results, fast(mt.ones(1))]
+    finally:
+        mt.set_default_dtype(mt.float32)
+
+
+def shares_of_a_mask(wrap: Wrap) -> list[Any]:
+    x = mt.tensor([1.0, -1.0, 2.0], requires_grad=True)
+    fast = wrap(lambda x: (x[x > 0].softmax(0), x[x > 0].log_softmax(0)))
+    shares, logarithms = fast(x)
+    (shares * logarithms).sum().backward()
+    return [shares, logarithms, x.grad, *fast(mt.ones(3))]
 
 
 class Scaling(nn.Module):
@@ -171,7 +209,8 @@ def copies(wrap: Wrap) -> list[Any]:
     [
         counting, counting_in_a_class, decaying, class_attributes, modules_given,
         modules_in_a_list, statistics_of_a_module_given, functions_given, decorated_methods,
-        remembering_for_others, copies,
+        remembering_for_others, copies, lengths_of_a_list, signs_of_zero, dtypes_of_floats,
+        shares_of_a_mask,
     ],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:jit")
@@ -216,6 +255,22 @@ def cached(x: Tensor) -> Tensor:
 CACHE: dict[str, Tensor] = {}
 
 
+@pytest.mark.parametrize("kind", [list, deque])
+def test_a_list_that_keeps_traced_values_is_refused_and_left_as_it_was(kind: Any) -> None:
+    kept = kind([mt.ones(1)])
+
+    def f(x: Tensor) -> Tensor:
+        kept.append((0, x * 2))
+        return x * len(kept)
+
+    with pytest.raises(GraphError, match="keeps a traced value in a list"):
+        jit(f)(mt.ones(1))
+    assert len(kept) == 1
+    compiled = mt.compile(f)
+    assert [compiled(mt.ones(1)).item() for _ in range(2)] == [2.0, 3.0]
+    assert len(kept) == 3
+
+
 @pytest.mark.parametrize(
     ("make", "name"), [(Remembering, "cache"), (Lazy, "mask"), (lambda: cached, "mask")]
 )
@@ -251,11 +306,17 @@ STREAM = np.random.default_rng(0)
 
 
 @pytest.mark.parametrize(
-    "draw", [random.random, np.random.random, lambda: float(STREAM.random())], ids=range(3)
-)
+    "draw",
+    [
+        random.random, np.random.random, lambda: float(STREAM.random()),
+        lambda: mt.manual_seed(0).initial_seed(),
+    ],
+    ids=range(4),
+)  # fmt: skip
 def test_numbers_drawn_by_others_are_refused_and_not_used_up(draw: Callable[[], float]) -> None:
     states = random.getstate(), repr(np.random.get_state()), STREAM.bit_generator.state
-    with pytest.raises(GraphError, match="random numbers were drawn while tracing"):
+    mt.manual_seed(0)
+    with pytest.raises(GraphError, match="random numbers were drawn, or a seed was set, while"):
         jit(lambda x: x * draw())(mt.ones(1))
     assert (random.getstate(), repr(np.random.get_state()), STREAM.bit_generator.state) == states
 
@@ -280,6 +341,22 @@ def test_memory_that_is_shared_with_what_is_updated_is_refused() -> None:
 
     with pytest.raises(GraphError, match="shares memory with"):
         jit(read_whole)(mt.ones(2))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        mt.zeros_like, mt.rand_like, mt.randn_like, lambda y: y.roll(1), lambda y: y.squeeze(),
+        lambda y: mt.einsum("i,i->", y, y), lambda y: y.split(1),
+    ],
+)  # fmt: skip
+def test_a_size_that_only_a_run_can_tell_is_named_wherever_it_is_needed(
+    function: Callable[[Tensor], Any],
+) -> None:
+    with pytest.raises(GraphError, match=r"jit: .*test_jit_state.py:\d+ .*a size .*Branch on the"):
+        jit(lambda x: function(x[x > 0]))(mt.ones(3))
+    with pytest.raises(TypeError, match="NoneType"):  # the caller's own
+        jit(lambda x: [x[x > 0]] + None)(mt.ones(3))
 
 
 def test_hooks_on_traced_values_are_refused() -> None:
