@@ -346,7 +346,7 @@ def test_memory_that_is_shared_with_what_is_updated_is_refused() -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        mt.zeros_like, mt.rand_like, mt.randn_like, lambda y: y.roll(1), lambda y: y.squeeze(),
+        mt.zeros_like, mt.rand_like, mt.randn_like, lambda y: y.roll(1), lambda y: y.diag(),
         lambda y: mt.einsum("i,i->", y, y), lambda y: y.split(1),
     ],
 )  # fmt: skip
@@ -357,6 +357,12 @@ def test_a_size_that_only_a_run_can_tell_is_named_wherever_it_is_needed(
         jit(lambda x: function(x[x > 0]))(mt.ones(3))
     with pytest.raises(TypeError, match="NoneType"):  # the caller's own
         jit(lambda x: [x[x > 0]] + None)(mt.ones(3))
+
+
+def test_an_axis_that_may_have_size_1_is_not_kept_unseen() -> None:
+    with pytest.raises(GraphError, match=r"squeeze: got \(None, 1\), expected known sizes"):
+        jit(lambda x: x[x > 0].unsqueeze(1).squeeze())(mt.ones(1))
+    assert jit(lambda x: x[x > 0].unsqueeze(1).squeeze(1))(mt.ones(1)).shape == (1,)
 
 
 def test_hooks_on_traced_values_are_refused() -> None:
