@@ -14,6 +14,7 @@ import dis
 import functools
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
+from io import IOBase
 from itertools import pairwise
 from types import CellType, CodeType, ModuleType
 from typing import Any
@@ -28,6 +29,7 @@ from minitorch.tracing.symbol import Symbol
 EQUAL = (bool, int, float, str, frozenset, slice, range)  # what may be another object, if equal
 MOST_ITEMS = 100  # of a list, dict or set; a longer one is data, and searched for modules only
 ANY_NAME = {"getattr", "vars", "__dict__"}  # code with these may read what it does not name
+ARRAY = "an array"
 ADDING = ("append", "appendleft", "extend")
 LOADS = {op for op in (*dis.hasname, *dis.hasfree) if dis.opname[op].startswith("LOAD_")}
 LOADS -= {dis.opmap.get("LOAD_CLOSURE", -1)}
@@ -60,6 +62,14 @@ class Reach:
             self._search_modules()
         self.streams = [v for v in self._seen.values() if isinstance(v, np.random.Generator)]
 
+    def unfollowed(self) -> str:
+        """Return what the function reads that may be another each time, unseen; "" if nothing."""
+        named = [(key, value) for _, key, value in self._places if isinstance(key, str)]
+        iterators = [k for k, v in named if isinstance(v, Iterator) and not isinstance(v, IOBase)]
+        if "is_grad_enabled" in self._names:
+            return "is_grad_enabled()"
+        return f"{iterators[0]!r}, an iterator" if iterators else ""
+
     def modes(self) -> tuple[object, ...]:
         """Return which of the modules are training, and the dtype of floats."""
         return get_default_dtype(), *[part.training for part in self.parts]
@@ -85,7 +95,11 @@ class Reach:
         self.counts = [_called(key) for _, key, _ in numbers]
         effects = {id(place) for place in changed} - {id(place) for place in numbers}
         self._places = [place for place in self._places if id(place) not in effects]
-        self._contents = [(a, content) for a, content in self._contents if a.tobytes() == content]
+        arrays = [array for array, content in self._contents if array.tobytes() != content]
+        if arrays and ARRAY in ignored:
+            self._contents = [(a, c) for a, c in self._contents if a.tobytes() == c]
+        elif arrays:
+            self.counts.append(ARRAY)
 
     def put_back(self) -> list[str]:
         """Undo that values of the trace are kept where the function reads; return where."""
@@ -125,6 +139,9 @@ class Reach:
 
     def _look_into_module(self, part: Module) -> None:
         hooks: Any = (part.__dict__["_forward_hooks"], part.__dict__["_forward_pre_hooks"])
+        own = part.__dict__
+        self._places.append((own.get, "forward", own.get("forward")))
+        self._search(own.get("forward"))
         stores = (part._modules, part._parameters, part._buffers, *hooks)
         self._places += [(len, store, len(store)) for store in (part._modules, *hooks)]
         for store in stores:

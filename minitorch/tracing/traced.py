@@ -51,6 +51,7 @@ class Traced:
         updates: what the function updated in place.
         graph: where the nodes are.
         effects: what else it does, where gradients are set or optimizers step inside it.
+        modes: the modules that it leaves training, or not, and found otherwise.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Traced:
     _rebuild: Rebuild
     _kind: Hashable
     effects: Effects | None = None
+    modes: tuple[tuple[Module, bool], ...] = ()
 
     def feed(self, *args: object) -> dict[Node, Any]:
         """Return the `feed_dict` for these arguments, with captured tensors as they are now."""
@@ -101,6 +103,8 @@ class Traced:
             with no_grad():
                 for (target, _), value in zip(self.updates, values, strict=True):
                     (tensors[target] if isinstance(target, int) else target).copy_(value)
+        for part, training in self.modes:
+            part.training = training
         return self._rebuild(iter(results))
 
     def _check_memory(self, tensors: Sequence[Tensor], feeds: list[Any]) -> None:
@@ -214,7 +218,7 @@ def record(
     optimize: bool = False,
 ) -> Traced:
     """Return `function`, which reaches `reach`, as a graph, run on symbols of `tensors`' types."""
-    modules = reach.roots
+    modules, parts = reach.roots, [(part, part.training) for part in reach.parts]
     tracer = Tracer(operation, _device(tensors, operation), variables, _names(modules))
     with tracing(tracer), swapped(modules, tracer) as buffers:
         symbols = [tracer.argument(t, f"x{i}" if i else "x") for i, t in enumerate(tensors)]
@@ -247,6 +251,7 @@ def record(
     return Traced(
         name, tuple(starts), back(iter(ends)), captured, tuple(updates), tracer.graph, outside,
         tracer.device, optimize, results, back, kind, effects,
+        tuple((part, part.training) for part, before in parts if part.training != before),
     )  # fmt: skip
 
 

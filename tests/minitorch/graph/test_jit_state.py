@@ -1,6 +1,7 @@
 """What a compiled function keeps, changes or is given: as if uncompiled, or refused."""
 
 import copy
+import itertools
 import pickle
 import random
 from collections import deque
@@ -99,6 +100,50 @@ def shares_of_a_mask(wrap: Wrap) -> list[Any]:
     shares, logarithms = fast(x)
     (shares * logarithms).sum().backward()
     return [shares, logarithms, x.grad, *fast(mt.ones(3))]
+
+
+def numbers_of_tensors_outside(wrap: Wrap) -> list[Any]:
+    count, scale = mt.tensor([2]), mt.tensor(2.0, requires_grad=True)
+    cut, scaled = wrap(lambda x: x[: int(count)]), wrap(lambda x: x * scale.item())
+    listed = wrap(lambda x: x * sum(count.tolist()) * float(count.numpy()[0]))
+    fast = (cut, scaled, listed)
+    results = [f(mt.ones(5)) for f in fast]
+    count.fill_(3)
+    with mt.no_grad():
+        scale.fill_(5)
+    return [*results, *(f(mt.ones(5)) for f in fast)]
+
+
+def an_array_that_counts(wrap: Wrap) -> list[Any]:
+    count, scratch = np.zeros(1), np.zeros(1)
+
+    def f(x: Tensor) -> Tensor:
+        count[0] += 1
+        return x * float(count[0])
+
+    def g(x: Tensor) -> Tensor:
+        scratch[:] = 3
+        return x * float(scratch[0])
+
+    fast, other = wrap(f), wrap(g)
+    return [*(fast(mt.ones(1)) for _ in range(4)), *(other(mt.ones(1)) for _ in range(4))]
+
+
+def another_forward(wrap: Wrap) -> list[Any]:
+    module = nn.Sequential(nn.Identity())
+    fast = wrap(module)
+    results = [fast(mt.ones(1))]
+    module[0].forward = lambda x: x * 7
+    return [*results, fast(mt.ones(1))]
+
+
+def modes_set_inside(wrap: Wrap) -> list[Any]:
+    norm = nn.BatchNorm1d(1)
+    train, evaluate = wrap(lambda x: norm.train()(x)), wrap(lambda x: norm.eval()(x))
+    results, x = [], mt.tensor([[1.0], [3.0]])
+    for _ in range(3):
+        results += [train(x), norm(x), evaluate(x), norm(x)]
+    return [*results, norm.running_mean]
 
 
 class Scaling(nn.Module):
@@ -210,7 +255,8 @@ def copies(wrap: Wrap) -> list[Any]:
         counting, counting_in_a_class, decaying, class_attributes, modules_given,
         modules_in_a_list, statistics_of_a_module_given, functions_given, decorated_methods,
         remembering_for_others, copies, lengths_of_a_list, signs_of_zero, dtypes_of_floats,
-        shares_of_a_mask,
+        shares_of_a_mask, numbers_of_tensors_outside, an_array_that_counts, another_forward,
+        modes_set_inside,
     ],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:jit")
@@ -363,6 +409,30 @@ def test_an_axis_that_may_have_size_1_is_not_kept_unseen() -> None:
     with pytest.raises(GraphError, match=r"squeeze: got \(None, 1\), expected known sizes"):
         jit(lambda x: x[x > 0].unsqueeze(1).squeeze())(mt.ones(1))
     assert jit(lambda x: x[x > 0].unsqueeze(1).squeeze(1))(mt.ones(1)).shape == (1,)
+
+
+def test_what_may_be_another_each_time_unseen_is_refused() -> None:
+    numbers, count = iter([1.0, 2.0]), itertools.count(1)
+    for function, name in (
+        (lambda x: x * next(numbers), "'numbers', an iterator"),
+        (lambda x: x * next(count), "'count', an iterator"),
+        (lambda x: x * 2 if mt.is_grad_enabled() else x, "is_grad_enabled"),
+    ):
+        with pytest.raises(GraphError, match=f"reads {name}.* Pass what it gives as an argument"):
+            jit(function)(mt.ones(1))
+    assert [mt.compile(lambda x: x * next(numbers))(mt.ones(1)).item() for _ in range(2)] == [1, 2]
+
+
+def test_a_number_of_what_was_updated_before_is_refused() -> None:
+    total = mt.zeros(1)
+
+    def f(x: Tensor) -> Tensor:
+        total.add_(x)
+        return x * total.item()
+
+    with pytest.raises(GraphError, match=r"item\(\) asks for its number"):
+        jit(f)(mt.ones(1))
+    assert total.item() == 0
 
 
 def test_hooks_on_traced_values_are_refused() -> None:
