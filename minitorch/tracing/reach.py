@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from io import IOBase
@@ -23,6 +24,8 @@ import numpy as np
 
 from minitorch.arrays.library import get_default_dtype
 from minitorch.nn import Module
+from minitorch.optim.lr_scheduler import LRScheduler
+from minitorch.optim.optimizer import Optimizer
 from minitorch.tensor.tensor import Tensor
 from minitorch.tracing.symbol import Symbol
 
@@ -33,6 +36,15 @@ ARRAY = "an array"
 ADDING = ("append", "appendleft", "extend")
 LOADS = {op for op in (*dis.hasname, *dis.hasfree) if dis.opname[op].startswith("LOAD_")}
 LOADS -= {dis.opmap.get("LOAD_CLOSURE", -1)}
+PYTHON = sys.stdlib_module_names
+ASKING = ANY_NAME | {"hasattr"}
+RATES = {"param_groups", "get_last_lr"}
+UNCALLED = {
+    "__init__", "__new__", "__post_init__", "__init_subclass__", "__repr__", "__str__", "__del__",
+    "__reduce__", "__getstate__", "__setstate__", "__copy__", "__deepcopy__", "__setattr__",
+    "__delattr__", "__replace__", "__firstlineno__", "__hash__",
+}  # fmt: skip
+"""Methods that no sign calls, or that make, show, copy or change an object."""
 OWN = frozenset(vars(Module()))  # attributes that every module has
 Look = Callable[[Any], object]
 
@@ -154,6 +166,11 @@ class Reach:
         self._seen[id(value)] = value
         if isinstance(value, np.ndarray):
             self._contents.append((value, value.tobytes()))
+        elif isinstance(value, ModuleType):
+            self._search_file(value)
+        elif isinstance(value, Optimizer | LRScheduler):
+            if not RATES.isdisjoint(self._names):
+                self._search_rates(getattr(value, "optimizer", value))
         elif isinstance(value, functools.partial):
             for part in (value.func, *value.args, *value.keywords.values()):
                 self._search(part)
@@ -174,6 +191,25 @@ class Reach:
             self._class_attributes(value, self._names & self._methods(value))
         elif _is_plain(value):
             self._attributes(value)
+        elif hasattr(kind := type(value), "__slots__") and not (
+            _is_of_the_library(kind) or _is_of_python(kind)
+        ):
+            self._class_attributes(value, self._names & self._methods(type(value)))
+
+    def _search_file(self, module: ModuleType) -> None:
+        """Remember what code names of a module that is a file of the user's, and search it."""
+        top, file = module.__name__.partition(".")[0], getattr(module, "__file__", None)
+        if not file or "-packages" in file or top in PYTHON or top == "minitorch":
+            return
+        space = vars(module)
+        for name in self._names & space.keys():
+            if not isinstance(space[name], ModuleType):
+                self._places.append((space.get, name, space[name]))
+            self._search(space[name])
+
+    def _search_rates(self, optimizer: Any) -> None:
+        for group in optimizer.param_groups:
+            self._places += [(group.get, k, v) for k, v in group.items() if k != "params"]
 
     def _look_into(self, value: Any) -> None:
         """Remember what a list, tuple or dict has, and search it."""
@@ -191,6 +227,8 @@ class Reach:
         """Remember the attributes that code names, and search them; of the library's all."""
         own, kind = vars(value), type(value)
         self._spaces.append((own, set(own)))
+        if not ASKING.isdisjoint(self._names):
+            self._places.append((lambda _: len(own), "attributes", len(own)))
         from_class = self._methods(kind)
         every = not ANY_NAME.isdisjoint(self._names) or any(
             base is not Module and _is_of_the_library(base) for base in kind.__mro__
@@ -202,8 +240,11 @@ class Reach:
             self._search(own.get(name))
         self._class_attributes(kind, named & from_class - own.keys())
 
-    def _class_attributes(self, kind: type, names: set[str]) -> None:
-        """Remember what a class of the user's has for all its objects, and search it."""
+    def _class_attributes(self, kind: Any, names: set[str]) -> None:
+        """Remember what a class of the user's has for all its objects, and search it.
+
+        So too of an object with slots, which are attributes of its class.
+        """
         for name in () if _is_of_the_library(kind) else names:
             self._places.append((functools.partial(_of_class, kind), name, _of_class(kind, name)))
             self._search(_of_class(kind, name))
@@ -212,17 +253,17 @@ class Reach:
         """Search the methods of a class that code names; return the names of what is no method."""
         others = set()
         for base in kind.__mro__:
-            for name, member in list(vars(base).items()):
+            for name, member in () if _is_of_python(base) else list(vars(base).items()):
                 method = getattr(member, "fget", getattr(member, "__func__", member))
                 if not hasattr(method, "__code__"):
                     others.add(name)
-                elif name in self._names:
+                elif name in self._names or (name[:2] == "__" and name not in UNCALLED):
                     self._search(method)
         return others
 
     def _used(self, function: Any, code: CodeType) -> Iterator[object]:
         """Yield what a Python function closes over, its defaults, and the globals it names."""
-        if _is_of_the_library(function):
+        if _is_of_the_library(function) or _is_of_python(function):
             return
         names = _names(code)
         self._names |= names
@@ -237,7 +278,7 @@ class Reach:
         for name in names & space.keys():
             if not isinstance(value := space[name], ModuleType):
                 self._places.append((space.get, name, value))
-                yield value
+            yield value
 
 
 def _of_class(kind: type, name: str) -> object:
@@ -320,6 +361,11 @@ def _is_plain(value: object) -> bool:
 def _is_of_the_library(value: object) -> bool:
     """Tell whether `value` is a function or class of the library's, which needs no search."""
     return str(getattr(value, "__module__", None)).startswith("minitorch")
+
+
+def _is_of_python(value: object) -> bool:
+    """Tell whether `value` is a function or class of Python's own library."""
+    return str(getattr(value, "__module__", None)).partition(".")[0] in PYTHON
 
 
 @functools.lru_cache(1024)

@@ -6,6 +6,8 @@ import pickle
 import random
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -146,6 +148,66 @@ def modes_set_inside(wrap: Wrap) -> list[Any]:
     return [*results, norm.running_mean]
 
 
+SETTINGS = ModuleType("settings")
+SETTINGS.__file__ = "settings.py"
+
+
+def names_of_a_file(wrap: Wrap) -> list[Any]:
+    exec("K = 2.0\nL = [1.0]\ndef scale(x): return x * K", vars(SETTINGS))
+    named, called = (
+        wrap(lambda x: x * SETTINGS.K * SETTINGS.L[0]),
+        wrap(lambda x: SETTINGS.scale(x)),
+    )
+    results = [named(mt.ones(1)), called(mt.ones(1))]
+    SETTINGS.K, SETTINGS.L[0] = 3.0, 7.0
+    return [*results, named(mt.ones(1)), called(mt.ones(1))]
+
+
+class Special:
+    def __init__(self) -> None:
+        self.rate = 2.0
+
+    def __getitem__(self, key: str) -> float:
+        return self.rate
+
+    def __contains__(self, rate: float) -> bool:
+        return rate == self.rate
+
+    def __len__(self) -> int:
+        return int(self.rate)
+
+
+@dataclass(slots=True)
+class Slotted:
+    rate: float = 2.0
+
+
+def objects_by_signs_and_slots(wrap: Wrap) -> list[Any]:
+    special, slotted, empty = Special(), Slotted(), SimpleNamespace()
+    functions = [
+        wrap(lambda x: x * special["rate"]),
+        wrap(lambda x: x if 2.0 in special else x * 3),
+        wrap(lambda x: x * len(special)),
+        wrap(lambda x: x * slotted.rate),
+        wrap(lambda x: x * empty.rate if hasattr(empty, "rate") else x),
+    ]
+    results = [function(mt.ones(1)) for function in functions]
+    special.rate = slotted.rate = empty.rate = 5.0
+    return results + [function(mt.ones(1)) for function in functions]
+
+
+def rates_of_an_optimizer(wrap: Wrap) -> list[Any]:
+    optimizer = mt.optim.SGD([mt.ones(1, requires_grad=True)], lr=1.0)
+    schedule = mt.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    by_group = wrap(lambda x: x * optimizer.param_groups[0]["lr"])
+    by_schedule = wrap(lambda x: x * schedule.get_last_lr()[0])
+    results = []
+    for _ in range(3):
+        results += [by_group(mt.ones(1)), by_schedule(mt.ones(1))]
+        schedule.step()
+    return results
+
+
 class Scaling(nn.Module):
     unit = 1.0
 
@@ -256,7 +318,7 @@ def copies(wrap: Wrap) -> list[Any]:
         modules_in_a_list, statistics_of_a_module_given, functions_given, decorated_methods,
         remembering_for_others, copies, lengths_of_a_list, signs_of_zero, dtypes_of_floats,
         shares_of_a_mask, numbers_of_tensors_outside, an_array_that_counts, another_forward,
-        modes_set_inside,
+        modes_set_inside, names_of_a_file, objects_by_signs_and_slots, rates_of_an_optimizer,
     ],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:jit")
