@@ -309,6 +309,18 @@ def cast(array: Array, dtype: DType) -> Array:
     return xp.astype(array, native_dtype(xp, dtype), copy=False)
 
 
+def check_fits(operation: str, number: object, dtype: DType) -> None:
+    """Raise if an integer dtype has no such Python number; below 0 they wrap, as in torch.
+
+    Raises:
+        DTypeError: too large, infinite or NaN; names both.
+    """
+    if dtype.kind in "iu" and type(number) in (int, float):
+        most = np.iinfo(dtype).max
+        if not -most - 1 <= number <= most:  # type: ignore[operator]
+            raise DTypeError(f"{operation}: got {number}, which {dtype} cannot hold. Use .float().")
+
+
 def asarray(
     data: object, dtype: DType | None = None, place: Device = CPU, copy: bool = True
 ) -> Array:

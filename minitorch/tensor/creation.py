@@ -13,6 +13,7 @@ from ..arrays.library import (
     DTypeLike,
     as_dtype,
     cast,
+    check_fits,
     int64,
     native_device,
     native_dtype,
@@ -73,6 +74,7 @@ def full(
     place = _arrays.device(device)
     xp = _arrays.namespace_on(place)
     wanted = scalar_dtype(fill_value) if dtype is None else as_dtype(dtype)
+    check_fits("full", fill_value, wanted)
     place_of = {} if xp is np else {"device": native_device(place)}
     shape = _shape("full", (size,))
     dtype_there = native_dtype(xp, _arrays.host_dtype(wanted))

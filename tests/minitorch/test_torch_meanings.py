@@ -63,8 +63,8 @@ def hooked(lib: Any, hook: Callable[[Any], Any]) -> Any:
     return x.grad
 
 
-def put(x: Any) -> Any:
-    x[0] = 2.5
+def put(x: Any, number: float = 2.5) -> Any:
+    x[0] = number
     return x
 
 
@@ -174,6 +174,7 @@ SAME: dict[str, Call] = {
     "a NumPy scalar times a tensor": lambda lib: np.float32(2) * lib.tensor([1.0, 2.0]),
     "NumPy into an array": lambda lib: np.add(np.ones(2), lib.tensor([1.0, 2.0]), out=np.zeros(2)),
     "joined by NumPy": lambda lib: np.concatenate([lib.ones(2), np.zeros(1)]),
+    "a number below 0 put into uint8": lambda lib: put(lib.tensor([1, 2], dtype=lib.uint8), -1),
     "uint8 as a mask": lambda lib: lib.arange(6.0).reshape(3, 2)[
         lib.tensor([1, 0, 1], dtype=lib.uint8)
     ],
@@ -207,6 +208,13 @@ REFUSED: dict[str, Call] = {
         lib.tensor([0.5]), lib.tensor([2.0])
     ),
     "a hook that gives a gradient of another shape": lambda lib: hooked(lib, lambda grad: grad[:2]),
+    "infinity put into integers": lambda lib: put(lib.tensor([1, 2]), -np.inf),
+    "too large a number put into uint8": lambda lib: put(lib.tensor([1, 2], dtype=lib.uint8), 300),
+    "NaN into integers": lambda lib: lib.tensor([1, 2]).fill_(np.nan),
+    "integers masked by infinity": lambda lib: lib.tensor([1, 2]).masked_fill(
+        lib.tensor([True, False]), -np.inf
+    ),
+    "integers like infinity": lambda lib: lib.full_like(lib.tensor([1, 2]), np.inf),
     "random numbers of integers": lambda lib: lib.rand(2, dtype=lib.int64),
     "view of a transposed matrix": lambda lib: lib.ones(2, 3).t().view(6),
     "view of columns": lambda lib: lib.ones(2, 3)[:, 1:].view(-1),
