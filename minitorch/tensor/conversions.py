@@ -184,7 +184,13 @@ class Exchange(InPlace):
 
         Raises:
             ShapeError: these elements do not lie in that order: transposed, or a part.
+            DTypeError: a dtype, which torch takes: bits are not read otherwise here.
         """
+        if shape and isinstance(shape[0], np.dtype):
+            raise DTypeError(
+                f"view: got {shape[0]}, expected sizes. Bits: from_numpy(x.numpy().view(dtype)); "
+                "numbers: x.to(dtype)."
+            )
         shown: Self = self.reshape(*shape, **named)
         self._check_shown_by(shown)
         return shown

@@ -144,8 +144,10 @@ class InPlace(Methods):
         """Multiply by `other` in place."""
         return self._arithmetic("mul_", other)
 
-    def div_(self, other: object) -> Self:
+    def div_(self, other: object, *, rounding_mode: str | None = None) -> Self:
         """Divide by `other` in place."""
+        if rounding_mode is not None:
+            return self._updated("div_", pointwise.div, other, rounding_mode=rounding_mode)
         return self._arithmetic("div_", other)
 
     def _arithmetic(self, name: str, other: Any, alpha: float = 1) -> Self:

@@ -175,6 +175,10 @@ SAME: dict[str, Call] = {
     "NumPy into an array": lambda lib: np.add(np.ones(2), lib.tensor([1.0, 2.0]), out=np.zeros(2)),
     "joined by NumPy": lambda lib: np.concatenate([lib.ones(2), np.zeros(1)]),
     "a number below 0 put into uint8": lambda lib: put(lib.tensor([1, 2], dtype=lib.uint8), -1),
+    "a quotient rounded in place": lambda lib: (
+        lib.tensor([-5, 5]).div_(3, rounding_mode="floor"),
+        lib.tensor([-5.0, 5.0]).div_(3, rounding_mode="trunc"),
+    ),
     "uint8 as a mask": lambda lib: lib.arange(6.0).reshape(3, 2)[
         lib.tensor([1, 0, 1], dtype=lib.uint8)
     ],
@@ -248,6 +252,16 @@ def test_a_list_that_torch_and_numpy_read_otherwise_is_no_index(index: list[Any]
     with pytest.raises(IndexError, match="index"):
         x[index] = 1.0
     assert x[tuple(index)].tolist() == x.numpy()[tuple(np.array(index))].tolist()
+
+
+def test_a_view_of_another_dtype_says_what_to_do() -> None:
+    x = minitorch.ones(2)
+    with pytest.raises(TypeError, match=r"view: got int32, expected sizes\. .* x\.to\(dtype\)"):
+        x.view(minitorch.int32)
+    assert (
+        minitorch.from_numpy(x.numpy().view("int32")).tolist()
+        == torch.ones(2).view(torch.int32).tolist()
+    )
 
 
 def test_a_second_ellipsis_is_refused() -> None:
