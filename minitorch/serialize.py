@@ -126,6 +126,7 @@ def _describe(obj: object, where: tuple[object, ...], arrays: dict[str, np.ndarr
         return _describe(obj.item(), where, arrays)
     if isinstance(obj, Tensor | np.ndarray):
         kind = "tensor" if isinstance(obj, Tensor) else "array"
+        kind = "leaf" if getattr(obj, "requires_grad", False) else kind
         return {kind: _keep(obj, where, arrays)}
     if len(where) >= DEEPEST:
         raise ValueError(
@@ -174,8 +175,8 @@ def _rebuild(structure: object, arrays: Mapping[str, np.ndarray], place: Any) ->
     if not isinstance(structure, dict):
         return structure
     ((kind, content),) = structure.items()
-    if kind == "tensor":
-        return tensor(arrays[content], device=place)
+    if kind in ("tensor", "leaf"):
+        return tensor(arrays[content], device=place, requires_grad=kind == "leaf")
     if kind == "array":
         return arrays[content].copy()
     if kind == "float":

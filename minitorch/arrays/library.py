@@ -101,8 +101,6 @@ def as_dtype(dtype: DTypeLike) -> DType:
     same = _SAME.get(id(dtype))
     if same is not None:
         return same
-    if dtype is float:
-        return _default
     name = str(dtype).removeprefix("torch.")
     name = {"float": "float32", "double": "float64", "half": "float16", "long": "int64"}.get(
         name, {"int": "int32", "short": "int16"}.get(name, name)
@@ -116,6 +114,11 @@ def as_dtype(dtype: DTypeLike) -> DType:
             raise DTypeError(f"dtype: got {dtype!r}: {NO_COMPLEX}") from None
         names = ", ".join(DTYPES)
         raise DTypeError(f"dtype: got {dtype!r}, expected one of {names}. Convert first.") from None
+
+
+def graph_dtype(dtype: DTypeLike) -> DType:
+    """Return `as_dtype`, but of Python's float the default: float64 to torch, not to TensorFlow."""
+    return _default if dtype is float else as_dtype(dtype)
 
 
 def finfo(dtype: DTypeLike = None) -> SimpleNamespace:
@@ -304,6 +307,18 @@ def cast(array: Array, dtype: DType) -> Array:
         )
     xp = namespace(array)
     return xp.astype(array, native_dtype(xp, dtype), copy=False)
+
+
+def check_fits(operation: str, number: object, dtype: DType) -> None:
+    """Raise if an integer dtype has no such Python number; below 0 they wrap, as in torch.
+
+    Raises:
+        DTypeError: too large, infinite or NaN; names both.
+    """
+    if dtype.kind in "iu" and type(number) in (int, float):
+        most = np.iinfo(dtype).max
+        if not -most - 1 <= number <= most:  # type: ignore[operator]
+            raise DTypeError(f"{operation}: got {number}, which {dtype} cannot hold. Use .float().")
 
 
 def asarray(

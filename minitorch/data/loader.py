@@ -179,7 +179,9 @@ def default_collate(batch: Sequence[Any]) -> Any:
     if isinstance(first, Tensor):
         _same([tuple(item.shape) for item in batch], "shape")
         return stack(list(batch))
-    if isinstance(first, np.ndarray | np.generic | bool | int | float):
+    if type(first) in (int, bool):
+        return tensor(list(batch))
+    if isinstance(first, np.ndarray | np.generic | float):
         _same([np.shape(item) for item in batch], "shape")
         return tensor(np.array(batch))
     if isinstance(first, str | bytes):

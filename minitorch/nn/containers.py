@@ -77,6 +77,8 @@ class ModuleList(_Listed):
             self.append(module)
         return self
 
+    __iadd__ = extend
+
     def insert(self, index: int, module: Module) -> None:
         """Put a module in front of the one at `index`."""
         modules = list(self)

@@ -25,8 +25,8 @@ class _FunctionModule(Module):
 
         class Softmax(_FunctionModule, of=F.softmax, options="dim"): ...
 
-    The options stand in torch's order; their defaults are those of the function. "inplace" is
-    taken for PyTorch's sake and changes nothing: results are always new tensors.
+    The options stand in torch's order; their defaults are those of the function; "inplace"
+    is False, and shown only where it is not.
     """
 
     function: ClassVar[Callable[..., Any]]
@@ -39,7 +39,11 @@ class _FunctionModule(Module):
             known = inspect.signature(of).parameters
             cls.function = staticmethod(of)
             cls.options = tuple(options.split())
-            cls.defaults = {name: known[name].default for name in cls.options if name in known}
+            cls.defaults = {
+                name: False if name == "inplace" else known[name].default
+                for name in cls.options
+                if name in known or name == "inplace"
+            }
 
     def __init__(self, *args: Any, **kwargs: object) -> None:
         super().__init__()
@@ -66,7 +70,8 @@ class _FunctionModule(Module):
 
     def extra_repr(self) -> str:
         """Return the options."""
-        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self.defaults)
+        shown = [name for name in self.defaults if name != "inplace" or self.inplace]
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
 
 
 # ── activations ───────────────────────────────────────────────────────────────────────────────────
@@ -185,7 +190,12 @@ class Dropout(_FunctionModule, of=F.dropout, options="p inplace"):
     def forward(self, *inputs: Tensor) -> Tensor:
         """Return the input with elements dropped, in training."""
         (x,) = inputs
-        return F.dropout(x, self.p, self.training)
+        result: Tensor = F.dropout(x, self.p, self.training, self.inplace)
+        return result
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return f"p={self.p}, inplace={self.inplace}"
 
 
 class Dropout2d(Dropout):
@@ -197,7 +207,8 @@ class Dropout2d(Dropout):
         if not self.training or self.p == 0.0:
             return x
         keep = ones((*x.shape[:-2], 1, 1), dtype=x.dtype, device=x.device)
-        return x * F.dropout(keep, self.p, True)
+        keep = F.dropout(keep, self.p, True)
+        return x.mul_(keep) if self.inplace else x * keep
 
 
 # ── losses ────────────────────────────────────────────────────────────────────────────────────────

@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import errors
 from ..exports import public_names
+from ..ops import random
 from ..ops.elementwise import activation
 from ..ops.elementwise import unary as elementwise
 from ..ops.elementwise.activation import gelu as gelu
@@ -53,7 +54,6 @@ from ..ops.products.conv import conv1d as conv1d
 from ..ops.products.conv import conv2d as conv2d
 from ..ops.products.conv import conv_transpose2d as conv_transpose2d
 from ..ops.products.linalg import linear as linear
-from ..ops.random import dropout as dropout
 from ..ops.reducing import statistics
 from ..ops.shaping.gathering import one_hot as one_hot
 from ..ops.shaping.matrices import pad as pad
@@ -126,6 +126,7 @@ def _overwriting(
     return call
 
 
+dropout = _overwriting(random.dropout, 2)
 elu = _overwriting(activation.elu, 1)
 hardsigmoid = _overwriting(activation.hardsigmoid)
 hardswish = _overwriting(activation.hardswish)

@@ -177,7 +177,6 @@ def dropout(
     x: Kind,
     p: float = 0.5,
     training: bool = True,
-    inplace: bool = False,
     *,
     generator: Generator | None = None,
 ) -> Kind:

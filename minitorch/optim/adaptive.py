@@ -22,6 +22,7 @@ class Adagrad(Optimizer):
         weight_decay: float = 0.0,
         initial_accumulator_value: float = 0.0,
         eps: float = 1e-10,
+        **others: bool | None,
     ) -> None:
         super().__init__(params, hyperparameters(locals()))
 
@@ -53,6 +54,7 @@ class Adadelta(Optimizer):
         rho: float = 0.9,
         eps: float = 1e-6,
         weight_decay: float = 0.0,
+        **others: bool | None,
     ) -> None:
         super().__init__(params, hyperparameters(locals()))
 
@@ -96,6 +98,7 @@ class RMSprop(Optimizer):
         weight_decay: float = 0.0,
         momentum: float = 0.0,
         centered: bool = False,
+        **others: bool | None,
     ) -> None:
         super().__init__(params, hyperparameters(locals()))
 

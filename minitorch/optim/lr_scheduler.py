@@ -2,7 +2,8 @@
 
 `_value(t, base)` is the rate after t calls of `step`, for a group that started at `base`. A
 scheduler multiplies the group's rate by _value(t) / _value(t - 1), so that two schedulers on one
-optimizer multiply, as PyTorch's do; after a rate of 0 it sets the value itself.
+optimizer multiply, as PyTorch's do; after a rate of 0, and where PyTorch's does (`sets`), it sets
+the value itself.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Any, ClassVar
 
 from minitorch.errors import ArgumentError
 from minitorch.optim.optimizer import Optimizer
@@ -23,6 +24,7 @@ class LRScheduler:
 
     optimizer: Optimizer
     last_epoch: int = field(default=-1, kw_only=True)
+    sets: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         groups = self.optimizer.param_groups
@@ -38,7 +40,7 @@ class LRScheduler:
         for i, group in enumerate(self.optimizer.param_groups):
             value, base, t = self._value_of(i), self.base_lrs[i], self.last_epoch
             now, before = value(t, base), value(t - 1, base) if t else base
-            if not before:
+            if self.sets or not before:
                 group["lr"] = now
             else:
                 group["lr"] = group["lr"] * (now / before) if t else group["lr"] * now / before
@@ -81,6 +83,7 @@ class LambdaLR(LRScheduler):
     """base * f(t), one f or one for each group."""
 
     lr_lambda: Callable[[int], float] | list[Callable[[int], float]]
+    sets = True
 
     def __post_init__(self) -> None:
         groups, functions = len(self.optimizer.param_groups), self.lr_lambda
@@ -169,15 +172,25 @@ class OneCycleLR(LRScheduler):
     """
 
     max_lr: float
-    total_steps: int
+    total_steps: int | None = None
+    epochs: int | None = None
+    steps_per_epoch: int | None = None
     pct_start: float = 0.3
+    _: KW_ONLY
     cycle_momentum: bool = True
     base_momentum: float = 0.85
     max_momentum: float = 0.95
     div_factor: float = 25.0
     final_div_factor: float = 1e4
+    sets = True
 
     def __post_init__(self) -> None:
+        self._steps = self.total_steps or (self.epochs or 0) * (self.steps_per_epoch or 0)
+        if self._steps < 2:
+            raise ArgumentError(
+                f"OneCycleLR: got {self._steps} steps, expected 2 or more. Pass total_steps, or "
+                "epochs and steps_per_epoch."
+            )
         for group in self.optimizer.param_groups:
             group["initial_lr"] = group["lr"] = self.max_lr / self.div_factor
         super().__post_init__()
@@ -188,10 +201,10 @@ class OneCycleLR(LRScheduler):
 
     def step(self) -> None:
         """Move on by one; after `total_steps` of them there is nothing to move on to."""
-        if self.last_epoch + 1 >= self.total_steps:
+        if self.last_epoch >= self._steps:
             raise ArgumentError(
-                f"OneCycleLR: got step {self.last_epoch + 1}, expected fewer than total_steps "
-                f"{self.total_steps}. Give the true number of steps."
+                f"OneCycleLR: got step {self.last_epoch + 1}, expected {self._steps} at most. "
+                "Give the true number of steps."
             )
         super().step()
         if not self.cycle_momentum:
@@ -204,7 +217,7 @@ class OneCycleLR(LRScheduler):
                 group["momentum"] = m
 
     def _point(self, t: int, first: float, middle: float, last: float) -> float:
-        peak, end = float(self.pct_start * self.total_steps) - 1.0, self.total_steps - 1.0
+        peak, end = float(self.pct_start * self._steps) - 1.0, self._steps - 1.0
         if t <= peak:
             return _cosine(first, middle, t / peak)
         return _cosine(middle, last, (t - peak) / (end - peak))

@@ -19,6 +19,14 @@ from minitorch.tensor.versions import clock
 NOT_NEGATIVE = {"lr", "weight_decay", "momentum", "eps", "alpha", "lr_decay"}
 NOT_NEGATIVE |= {"initial_accumulator_value"}
 
+HOW = {"foreach", "fused", "capturable"}
+"""Torch's options that say how a step is computed, not what: they change nothing here."""
+INSTEAD = {
+    "maximize": "Minimize the loss with its sign turned.",
+    "differentiable": "Compute the new weights from grad(..., create_graph=True).",
+    "decoupled_weight_decay": "Take AdamW.",
+}
+
 Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
 
 
@@ -203,8 +211,20 @@ class Optimizer:
 
 
 def hyperparameters(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the hyperparameters among the `locals()` of a constructor: all its own arguments."""
-    return {k: v for k, v in arguments.items() if k not in ("self", "params", "__class__")}
+    """Return the hyperparameters among the `locals()` of a constructor: all its own arguments.
+
+    Raises:
+        ArgumentError: one of torch's further options that would change what is computed.
+        TypeError: no option of torch's.
+    """
+    name = type(arguments["self"]).__name__
+    for key, value in arguments.get("others", {}).items():
+        if key not in HOW | INSTEAD.keys():
+            raise TypeError(f"{name}: got an unexpected argument {key!r}.")
+        if value and key in INSTEAD:
+            raise ArgumentError(f"{name}: got {key}=True, which is not here. {INSTEAD[key]}")
+    others = ("self", "params", "others", "__class__")
+    return {k: v for k, v in arguments.items() if k not in others}
 
 
 def filled_like(w: Array, value: float = 0.0) -> Array:

@@ -29,6 +29,7 @@ class SGD(Optimizer):
         dampening: float = 0.0,
         weight_decay: float = 0.0,
         nesterov: bool = False,
+        **others: bool | None,
     ) -> None:
         super().__init__(params, hyperparameters(locals()))
 

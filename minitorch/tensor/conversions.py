@@ -5,6 +5,7 @@ May import: this folder, errors, arrays, ops.
 
 import math
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from typing import Any, Self
 
 import numpy as np
@@ -183,7 +184,13 @@ class Exchange(InPlace):
 
         Raises:
             ShapeError: these elements do not lie in that order: transposed, or a part.
+            DTypeError: a dtype, which torch takes: bits are not read otherwise here.
         """
+        if shape and isinstance(shape[0], np.dtype):
+            raise DTypeError(
+                f"view: got {shape[0]}, expected sizes. Bits: from_numpy(x.numpy().view(dtype)); "
+                "numbers: x.to(dtype)."
+            )
         shown: Self = self.reshape(*shape, **named)
         self._check_shown_by(shown)
         return shown
@@ -301,8 +308,10 @@ class Exchange(InPlace):
             raise GradientError(
                 "deepcopy: this tensor is the result of a recorded operator. Copy .detach()."
             )
-        memo[id(self)] = _restore(type(self), _arrays.copied(self.array), self.requires_grad)
-        return memo[id(self)]
+        copy = _restore(type(self), _arrays.copied(self.array), self.requires_grad)
+        memo[id(self)] = copy
+        copy.grad = deepcopy(self._grad, memo)
+        return copy
 
     def __reduce__(self) -> tuple[object, ...]:
         if self.op is not None:

@@ -13,12 +13,13 @@ from ..arrays.library import (
     DTypeLike,
     as_dtype,
     cast,
+    check_fits,
     int64,
     native_device,
     native_dtype,
 )
 from ..arrays.promotion import scalar_dtype
-from ..errors import ArgumentError
+from ..errors import ArgumentError, DTypeError
 from ..ops.random import Integers, Normal, Permutation, Uniform
 from ..ops.shaping.movement import sizes
 from .tensor import Tensor, tensor
@@ -73,6 +74,7 @@ def full(
     place = _arrays.device(device)
     xp = _arrays.namespace_on(place)
     wanted = scalar_dtype(fill_value) if dtype is None else as_dtype(dtype)
+    check_fits("full", fill_value, wanted)
     place_of = {} if xp is np else {"device": native_device(place)}
     shape = _shape("full", (size,))
     dtype_there = native_dtype(xp, _arrays.host_dtype(wanted))
@@ -100,6 +102,7 @@ def _made(
     device: DeviceLike = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
+    usual = _arrays.get_default_dtype() if usual is None else usual
     wanted = as_dtype(usual if dtype is None else dtype)
     return tensor(numbers, dtype=wanted, device=device, requires_grad=requires_grad)
 
@@ -115,21 +118,21 @@ def arange(
         raise ArgumentError(f"arange: got {start} to {end} in steps of {step}: it never arrives.")
     whole = all(isinstance(n, int) for n in (start, end, step))
     count = math.ceil((end - start) / step)
-    return _made(start + step * np.arange(count), "int64" if whole else float, **options)
+    return _made(start + step * np.arange(count), "int64" if whole else None, **options)
 
 
 def linspace(start: float, end: float, steps: int, **options: Unpack[Options]) -> Tensor:
     """Return `steps` numbers from `start` to `end`, both included."""
     if steps < 0:
         raise ArgumentError(f"linspace: got {steps} steps, expected 0 or more.")
-    return _made(np.linspace(float(start), float(end), int(steps)), float, **options)
+    return _made(np.linspace(float(start), float(end), int(steps)), None, **options)
 
 
 def eye(n: int, m: int | None = None, **options: Unpack[Options]) -> Tensor:
     """Return ones on the diagonal of an (n, m) matrix of zeros."""
     if min(n, 0 if m is None else m) < 0:
         raise ArgumentError(f"eye: got {n} rows and {m} columns, expected no negative number.")
-    return _made(np.eye(n, m), float, **options)
+    return _made(np.eye(n, m), None, **options)
 
 
 def _like(input: Tensor, options: Options) -> Any:
@@ -140,7 +143,7 @@ def _like(input: Tensor, options: Options) -> Any:
 
 def full_like(input: Tensor, fill_value: object, **options: Unpack[Options]) -> Tensor:
     """Return a tensor like `input`, filled with one number."""
-    return full(input.shape, fill_value, **_like(input, options))
+    return full(input.size(), fill_value, **_like(input, options))
 
 
 def zeros_like(input: Tensor, **options: Unpack[Options]) -> Tensor:
@@ -169,7 +172,9 @@ def _drawn(
     requires_grad: bool = False,
 ) -> Tensor:
     place = _arrays.device(device)
-    wanted = as_dtype(float if dtype is None else dtype)
+    wanted = _arrays.get_default_dtype() if dtype is None else as_dtype(dtype)
+    if wanted.kind != "f":
+        raise DTypeError(f"{name}: got {wanted}, expected a floating dtype. Use randint.")
     op = kind(_shape(name, size), wanted, generator=generator or default_generator(place))
     drawn = Tensor._draw(op, place)
     return drawn.requires_grad_() if requires_grad else drawn
@@ -227,14 +232,14 @@ def rand_like(
     input: Tensor, *, generator: Generator | None = None, **options: Unpack[Options]
 ) -> Tensor:
     """Return numbers evenly spread in [0, 1), of the shape of `input`."""
-    return rand(input.shape, generator=generator, **_like(input, options))
+    return rand(input.size(), generator=generator, **_like(input, options))
 
 
 def randn_like(
     input: Tensor, *, generator: Generator | None = None, **options: Unpack[Options]
 ) -> Tensor:
     """Return normally distributed numbers of the shape of `input`."""
-    return randn(input.shape, generator=generator, **_like(input, options))
+    return randn(input.size(), generator=generator, **_like(input, options))
 
 
 def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:

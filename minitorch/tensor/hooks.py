@@ -4,6 +4,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from ..errors import ShapeError
+
 Hook = Callable[..., Any]
 _keys = count()
 
@@ -44,6 +46,11 @@ class Hooks:
         seen = value._new(grad) if plain else grad
         for hook in tuple(self.before.values()):
             replaced = hook(seen)
+            if replaced is not None and replaced.shape != seen.shape:
+                raise ShapeError(
+                    f"hook: gave a gradient of shape {replaced.shape}, expected {seen.shape}. "
+                    "Return one of the same shape, or None."
+                )
             seen = seen if replaced is None else replaced
         if self.retain and value.op is not None:
             value._grad = seen if value._grad is None else value._grad + seen

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 
 from ..arrays.generator import default_generator
-from ..arrays.library import HOST_TYPES, Array, DTypeLike, as_dtype, asarray, cast
+from ..arrays.library import HOST_TYPES, Array, DTypeLike, as_dtype, asarray, cast, check_fits
 from ..arrays.shapes import stretches
 from ..errors import ArgumentError, DTypeError, GradientError, ShapeError
 from ..op import Op
@@ -46,6 +46,7 @@ class InPlace(Methods):
 
     array: Array
     requires_grad: bool
+    _grad: "InPlace | None"
     op: Op | None
     device: Any
     to: Any
@@ -143,8 +144,10 @@ class InPlace(Methods):
         """Multiply by `other` in place."""
         return self._arithmetic("mul_", other)
 
-    def div_(self, other: object) -> Self:
+    def div_(self, other: object, *, rounding_mode: str | None = None) -> Self:
         """Divide by `other` in place."""
+        if rounding_mode is not None:
+            return self._updated("div_", pointwise.div, other, rounding_mode=rounding_mode)
         return self._arithmetic("div_", other)
 
     def _arithmetic(self, name: str, other: Any, alpha: float = 1) -> Self:
@@ -207,6 +210,7 @@ class InPlace(Methods):
             return self._record("fill_", replaced, value)
         own = self._written("fill_")
         number = value.item() if isinstance(value, InPlace) else value
+        check_fits("fill_", number, self.dtype)
         own[...] = cast(np.asarray(number), self.dtype) if type(own) is np.ndarray else number
         clock.tick(own)
         return self
@@ -241,6 +245,7 @@ class InPlace(Methods):
         if arrays:
             arrays = tuple([a.array if isinstance(a, InPlace) else a for a in arrays])
         values: Any = value.array if isinstance(value, InPlace) else value
+        check_fits(_ASSIGN, values, self.dtype)
         try:
             if not hasattr(values, "dtype"):
                 values = asarray(cast(np.asarray(values), self.dtype), None, self.device)

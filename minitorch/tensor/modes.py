@@ -1,9 +1,13 @@
 """Whether operators on tensors are remembered: `no_grad`, `enable_grad`, a thread's own state."""
 
 import functools
+import inspect
 import threading
+from collections.abc import Callable, Generator
 from contextlib import ContextDecorator
 from typing import Any
+
+Steps = Generator[object, object, object]
 
 
 class _Recording(threading.local):
@@ -31,7 +35,12 @@ class _Mode(ContextDecorator):
         recording.on = self._before.pop()
 
     def __call__(self, function: Any) -> Any:
-        """Decorate `function`; each call has a context of its own, so threads may share it."""
+        """Decorate `function`; each call has a context of its own, so threads may share it.
+
+        Of a function that yields, each step has one: its caller records as ever.
+        """
+        if inspect.isgeneratorfunction(function):
+            return self._stepping(function)
 
         @functools.wraps(function)
         def inside(*args: Any, **kwargs: Any) -> Any:
@@ -39,6 +48,28 @@ class _Mode(ContextDecorator):
                 return function(*args, **kwargs)
 
         return inside
+
+    def _stepping(self, function: Callable[..., Steps]) -> Callable[..., Steps]:
+        @functools.wraps(function)
+        def steps(*args: object, **kwargs: object) -> Steps:
+            generator = function(*args, **kwargs)
+            resume: Callable[..., object] = generator.send
+            given: object = None
+            while True:
+                try:
+                    with set_grad_enabled(self.mode):
+                        value = resume(given)
+                except StopIteration as end:
+                    return end.value
+                try:
+                    resume, given = generator.send, (yield value)
+                except GeneratorExit:
+                    generator.close()
+                    raise
+                except BaseException as error:  # thrown in by the caller: the function's to handle
+                    resume, given = generator.throw, error
+
+        return steps
 
 
 class no_grad(_Mode):

@@ -34,7 +34,7 @@ def flatten(value: object, tensors: list[Tensor], operation: str) -> tuple[Hasha
                 f"{operation}: got an argument of type {type(item).__name__}, expected tensors, "
                 "hashable values, or lists, tuples and dicts of them."
             ) from None
-        rest.append((type(item), item))
+        rest.append((type(item), item.hex() if type(item) is float else item))  # 0.0 is not -0.0
         return lambda _: item
 
     rebuild = walk(value, leaf, kinds=rest)

@@ -102,6 +102,11 @@ class Jitted:
     def _record(self, tensors: list[Tensor], rebuild: Rebuild, kind: tuple[Any, ...]) -> Traced:
         """Return a new trace, of what is outside as it is."""
         reach: Reach = kind[0]
+        if unfollowed := reach.unfollowed():
+            raise GraphError(
+                f"jit: the function reads {unfollowed}, which a run of the graph would not do "
+                "again. Pass what it gives as an argument."
+            )
         left_behind: list[str] = []
         try:
             traced = record(self.function, tensors, rebuild, "jit", reach, optimize=self.optimize)
@@ -174,7 +179,7 @@ def jit(function: Callable[..., object] | None = None, *, optimize: bool = True)
     grow) happen while tracing only. Where it changes a number that it keeps outside, it is traced
     once more, and at each call if the number matters; where it keeps a value of the trace that it
     reads, changes a list or dict that it is given, or draws numbers that are not the library's, it
-    is refused.
+    is refused. What it returns shares memory with nothing else, even where the function's would.
 
     It may be a whole training step: `backward()` inside is a part of the graph, `.grad` is what it
     would be, and optimizers and schedulers step at each call, with the state and the rates that

@@ -26,6 +26,8 @@ def replacements(current: Callable[[], Tracer | None]) -> list[tuple[type, str, 
     methods: list[tuple[type, str, Any]] = []
     for name in ("_arithmetic", "_signed", "_updated", "copy_", "fill_", "_drawn", "__setitem__"):
         methods.append((Tensor, name, _moving(name, getattr(Tensor, name), current)))
+    for name in ("item", "tolist", "numpy"):
+        methods.append((Tensor, name, _reading(name, getattr(Tensor, name), current)))
     methods.append((Tensor, "detach", _detaching(Tensor.detach, current)))
     methods.append((Tensor, "data", _data(Tensor.data, current)))
     methods.append((Tensor, "grad", _gradient(Tensor.grad, current)))
@@ -44,6 +46,15 @@ def _moving(name: str, eager: Any, current: Callable[[], Tracer | None]) -> Any:
         if tracer is None or not tracer.is_outside(self):
             return eager(self, *args, **kwargs)
         return tracer.effects.move(self, name, *args, **kwargs)
+
+    return method
+
+
+def _reading(name: str, eager: Any, current: Callable[[], Tracer | None]) -> Any:
+    def method(self: Tensor, *args: object, **kwargs: object) -> Any:
+        tracer = current()
+        now = self if tracer is None else tracer.as_read(self)
+        return eager(self, *args, **kwargs) if now is self else getattr(now, name)()
 
     return method
 

@@ -12,19 +12,39 @@ from __future__ import annotations
 
 import dis
 import functools
+import sys
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
+from io import IOBase
+from itertools import pairwise
 from types import CellType, CodeType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from minitorch.arrays.library import get_default_dtype
 from minitorch.nn import Module
+from minitorch.optim.lr_scheduler import LRScheduler
+from minitorch.optim.optimizer import Optimizer
 from minitorch.tensor.tensor import Tensor
 from minitorch.tracing.symbol import Symbol
 
 EQUAL = (bool, int, float, str, frozenset, slice, range)  # what may be another object, if equal
 MOST_ITEMS = 100  # of a list, dict or set; a longer one is data, and searched for modules only
 ANY_NAME = {"getattr", "vars", "__dict__"}  # code with these may read what it does not name
+ARRAY = "an array"
+ADDING = ("append", "appendleft", "extend")
+LOADS = {op for op in (*dis.hasname, *dis.hasfree) if dis.opname[op].startswith("LOAD_")}
+LOADS -= {dis.opmap.get("LOAD_CLOSURE", -1)}
+PYTHON = sys.stdlib_module_names
+ASKING = ANY_NAME | {"hasattr"}
+RATES = {"param_groups", "get_last_lr"}
+UNCALLED = {
+    "__init__", "__new__", "__post_init__", "__init_subclass__", "__repr__", "__str__", "__del__",
+    "__reduce__", "__getstate__", "__setstate__", "__copy__", "__deepcopy__", "__setattr__",
+    "__delattr__", "__replace__", "__firstlineno__", "__hash__",
+}  # fmt: skip
+"""Methods that no sign calls, or that make, show, copy or change an object."""
 OWN = frozenset(vars(Module()))  # attributes that every module has
 Look = Callable[[Any], object]
 
@@ -42,6 +62,7 @@ class Reach:
     def __init__(self, function: object, given: Iterable[object] = ()) -> None:
         self.counts: list[str] = []
         self._names, count = {"forward", "__call__"}, 0
+        self._read = set[str]()
         while count < len(self._names):  # what is found by a name may name more
             count = len(self._names)
             self._places: list[tuple[Look, Any, object]] = []  # how to look, and what was there
@@ -53,9 +74,17 @@ class Reach:
             self._search_modules()
         self.streams = [v for v in self._seen.values() if isinstance(v, np.random.Generator)]
 
-    def modes(self) -> tuple[bool, ...]:
-        """Return which of the modules are training."""
-        return tuple([part.training for part in self.parts])
+    def unfollowed(self) -> str:
+        """Return what the function reads that may be another each time, unseen; "" if nothing."""
+        named = [(key, value) for _, key, value in self._places if isinstance(key, str)]
+        iterators = [k for k, v in named if isinstance(v, Iterator) and not isinstance(v, IOBase)]
+        if "is_grad_enabled" in self._names:
+            return "is_grad_enabled()"
+        return f"{iterators[0]!r}, an iterator" if iterators else ""
+
+    def modes(self) -> tuple[object, ...]:
+        """Return which of the modules are training, and the dtype of floats."""
+        return get_default_dtype(), *[part.training for part in self.parts]
 
     def holds(self) -> bool:
         """Tell whether everything is where it was found."""
@@ -72,12 +101,17 @@ class Reach:
         traced again for it, unless it is among `ignored`.
         """
         changed = [place for place in self._places if not _same(place[0](place[1]), place[2])]
-        numbers = [place for place in changed if place[0] is not len and _is_number(place[2])]
-        numbers = [place for place in numbers if _called(place[1]) not in ignored]
+        logs = self._logs()
+        numbers = [p for p in changed if _is_number(p[2]) and not isinstance(p[1], dict)]
+        numbers = [p for p in numbers if id(p[1]) not in logs and _called(p[1]) not in ignored]
         self.counts = [_called(key) for _, key, _ in numbers]
         effects = {id(place) for place in changed} - {id(place) for place in numbers}
         self._places = [place for place in self._places if id(place) not in effects]
-        self._contents = [(a, content) for a, content in self._contents if a.tobytes() == content]
+        arrays = [array for array, content in self._contents if array.tobytes() != content]
+        if arrays and ARRAY in ignored:
+            self._contents = [(a, c) for a, c in self._contents if a.tobytes() == c]
+        elif arrays:
+            self.counts.append(ARRAY)
 
     def put_back(self) -> list[str]:
         """Undo that values of the trace are kept where the function reads; return where."""
@@ -85,6 +119,8 @@ class Reach:
         for look, key, value in self._places:
             if isinstance(key, dict):
                 names += _shortened(key, value)
+            elif isinstance(key, list | deque) and id(key) not in self._logs():
+                names += _without_traced(key)
             elif isinstance(now := look(key), Symbol) and now is not value:
                 names.append(_called(key))
                 _put(look, key, value)
@@ -94,6 +130,11 @@ class Reach:
                     names.append(repr(name))
                     del space[name]
         return names
+
+    def _logs(self) -> set[int]:
+        """Return the ids of lists that code adds to and does not read: no result needs them."""
+        named = [(k, v) for _, k, v in self._places if isinstance(v, list | deque)]
+        return {id(value) for key, value in named if isinstance(key, str) and key not in self._read}
 
     def _search_modules(self) -> None:
         """Remember what the modules have; what is found there may lead to further ones."""
@@ -110,6 +151,9 @@ class Reach:
 
     def _look_into_module(self, part: Module) -> None:
         hooks: Any = (part.__dict__["_forward_hooks"], part.__dict__["_forward_pre_hooks"])
+        own = part.__dict__
+        self._places.append((own.get, "forward", own.get("forward")))
+        self._search(own.get("forward"))
         stores = (part._modules, part._parameters, part._buffers, *hooks)
         self._places += [(len, store, len(store)) for store in (part._modules, *hooks)]
         for store in stores:
@@ -122,10 +166,15 @@ class Reach:
         self._seen[id(value)] = value
         if isinstance(value, np.ndarray):
             self._contents.append((value, value.tobytes()))
+        elif isinstance(value, ModuleType):
+            self._search_file(value)
+        elif isinstance(value, Optimizer | LRScheduler):
+            if not RATES.isdisjoint(self._names):
+                self._search_rates(getattr(value, "optimizer", value))
         elif isinstance(value, functools.partial):
             for part in (value.func, *value.args, *value.keywords.values()):
                 self._search(part)
-        elif isinstance(value, list | tuple | dict):
+        elif isinstance(value, list | tuple | dict | deque):
             self._look_into(value)
         elif isinstance(value, set):
             if len(value) <= MOST_ITEMS:
@@ -142,6 +191,25 @@ class Reach:
             self._class_attributes(value, self._names & self._methods(value))
         elif _is_plain(value):
             self._attributes(value)
+        elif hasattr(kind := type(value), "__slots__") and not (
+            _is_of_the_library(kind) or _is_of_python(kind)
+        ):
+            self._class_attributes(value, self._names & self._methods(type(value)))
+
+    def _search_file(self, module: ModuleType) -> None:
+        """Remember what code names of a module that is a file of the user's, and search it."""
+        top, file = module.__name__.partition(".")[0], getattr(module, "__file__", None)
+        if not file or "-packages" in file or top in PYTHON or top == "minitorch":
+            return
+        space = vars(module)
+        for name in self._names & space.keys():
+            if not isinstance(space[name], ModuleType):
+                self._places.append((space.get, name, space[name]))
+            self._search(space[name])
+
+    def _search_rates(self, optimizer: Any) -> None:
+        for group in optimizer.param_groups:
+            self._places += [(group.get, k, v) for k, v in group.items() if k != "params"]
 
     def _look_into(self, value: Any) -> None:
         """Remember what a list, tuple or dict has, and search it."""
@@ -159,6 +227,8 @@ class Reach:
         """Remember the attributes that code names, and search them; of the library's all."""
         own, kind = vars(value), type(value)
         self._spaces.append((own, set(own)))
+        if not ASKING.isdisjoint(self._names):
+            self._places.append((lambda _: len(own), "attributes", len(own)))
         from_class = self._methods(kind)
         every = not ANY_NAME.isdisjoint(self._names) or any(
             base is not Module and _is_of_the_library(base) for base in kind.__mro__
@@ -170,8 +240,11 @@ class Reach:
             self._search(own.get(name))
         self._class_attributes(kind, named & from_class - own.keys())
 
-    def _class_attributes(self, kind: type, names: set[str]) -> None:
-        """Remember what a class of the user's has for all its objects, and search it."""
+    def _class_attributes(self, kind: Any, names: set[str]) -> None:
+        """Remember what a class of the user's has for all its objects, and search it.
+
+        So too of an object with slots, which are attributes of its class.
+        """
         for name in () if _is_of_the_library(kind) else names:
             self._places.append((functools.partial(_of_class, kind), name, _of_class(kind, name)))
             self._search(_of_class(kind, name))
@@ -180,20 +253,21 @@ class Reach:
         """Search the methods of a class that code names; return the names of what is no method."""
         others = set()
         for base in kind.__mro__:
-            for name, member in list(vars(base).items()):
+            for name, member in () if _is_of_python(base) else list(vars(base).items()):
                 method = getattr(member, "fget", getattr(member, "__func__", member))
                 if not hasattr(method, "__code__"):
                     others.add(name)
-                elif name in self._names:
+                elif name in self._names or (name[:2] == "__" and name not in UNCALLED):
                     self._search(method)
         return others
 
     def _used(self, function: Any, code: CodeType) -> Iterator[object]:
         """Yield what a Python function closes over, its defaults, and the globals it names."""
-        if _is_of_the_library(function):
+        if _is_of_the_library(function) or _is_of_python(function):
             return
         names = _names(code)
         self._names |= names
+        self._read |= _read(code)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             self._places.append((functools.partial(_content, cell), name, _content(cell, name)))
             yield _content(cell, name)
@@ -204,7 +278,7 @@ class Reach:
         for name in names & space.keys():
             if not isinstance(value := space[name], ModuleType):
                 self._places.append((space.get, name, value))
-                yield value
+            yield value
 
 
 def _of_class(kind: type, name: str) -> object:
@@ -247,11 +321,30 @@ def _shortened(items: dict[Any, object], count: Any) -> list[str]:
     return [repr(key) for key in traced]
 
 
+def _without_traced(items: list[object] | deque[object]) -> list[str]:
+    """Take values of a trace out of a list; return what to call it if there were any."""
+    others = [item for item in items if not _has_traced(item)]
+    if len(others) == len(items):
+        return []
+    items.clear()
+    items.extend(others)
+    return [_called(items)]
+
+
+def _has_traced(item: object) -> bool:
+    parts = item.values() if isinstance(item, dict) else item
+    if isinstance(parts, list | tuple | type({}.values())):
+        return any(map(_has_traced, parts))
+    return isinstance(item, Symbol)
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, bool | int | float | str)
 
 
 def _same(a: object, b: object) -> bool:
+    if type(a) is float and type(b) is float:  # 0.0 is not -0.0, but NaN is NaN
+        return a.hex() == b.hex()
     return a is b or (type(a) is type(b) and isinstance(a, EQUAL) and a == b)
 
 
@@ -268,6 +361,24 @@ def _is_plain(value: object) -> bool:
 def _is_of_the_library(value: object) -> bool:
     """Tell whether `value` is a function or class of the library's, which needs no search."""
     return str(getattr(value, "__module__", None)).startswith("minitorch")
+
+
+def _is_of_python(value: object) -> bool:
+    """Tell whether `value` is a function or class of Python's own library."""
+    return str(getattr(value, "__module__", None)).partition(".")[0] in PYTHON
+
+
+@functools.lru_cache(1024)
+def _read(code: CodeType) -> frozenset[str]:
+    """Return the names that code, and the functions inside it, not only calls `append` of."""
+    steps = list(dis.get_instructions(code))
+    names = {
+        step.argval
+        for step, following in pairwise([*steps, steps[-1]])
+        if step.opcode in LOADS and following.argval not in ADDING
+    }
+    inside = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return frozenset(names.union(*map(_read, inside)))
 
 
 @functools.lru_cache(1024)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import linecache
 import pickle
 import random
+import traceback
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,7 +17,7 @@ import numpy as np
 from minitorch.arrays.generator import default_generator
 from minitorch.arrays.library import CPU, Device, to_numpy
 from minitorch.errors import DeviceError, GraphError
-from minitorch.graph.core.graph import Graph
+from minitorch.graph.core.graph import PACKAGE, Graph
 from minitorch.graph.core.node import Constant, Node, Placeholder
 from minitorch.graph.core.order import schedule
 from minitorch.graph.passes.cse import signature
@@ -30,7 +32,7 @@ from minitorch.tracing.program import Program
 from minitorch.tracing.reach import Reach
 from minitorch.tracing.steps import Steps
 from minitorch.tracing.switch import tracing
-from minitorch.tracing.symbol import Symbol
+from minitorch.tracing.symbol import SIZE, Symbol
 from minitorch.tracing.tracer import Outside, Tracer, at_the_start
 
 Update = tuple[Tensor | int, Node]
@@ -49,6 +51,7 @@ class Traced:
         updates: what the function updated in place.
         graph: where the nodes are.
         effects: what else it does, where gradients are set or optimizers step inside it.
+        modes: the modules that it leaves training, or not, and found otherwise.
     """
 
     name: str
@@ -64,6 +67,7 @@ class Traced:
     _rebuild: Rebuild
     _kind: Hashable
     effects: Effects | None = None
+    modes: tuple[tuple[Module, bool], ...] = ()
 
     def feed(self, *args: object) -> dict[Node, Any]:
         """Return the `feed_dict` for these arguments, with captured tensors as they are now."""
@@ -99,6 +103,8 @@ class Traced:
             with no_grad():
                 for (target, _), value in zip(self.updates, values, strict=True):
                     (tensors[target] if isinstance(target, int) else target).copy_(value)
+        for part, training in self.modes:
+            part.training = training
         return self._rebuild(iter(results))
 
     def _check_memory(self, tensors: Sequence[Tensor], feeds: list[Any]) -> None:
@@ -212,14 +218,14 @@ def record(
     optimize: bool = False,
 ) -> Traced:
     """Return `function`, which reaches `reach`, as a graph, run on symbols of `tensors`' types."""
-    modules = reach.roots
+    modules, parts = reach.roots, [(part, part.training) for part in reach.parts]
     tracer = Tracer(operation, _device(tensors, operation), variables, _names(modules))
     with tracing(tracer), swapped(modules, tracer) as buffers:
         symbols = [tracer.argument(t, f"x{i}" if i else "x") for i, t in enumerate(tensors)]
         starts = [s.node for s in symbols]
         with drawing_nothing(operation, reach.streams):
             given, outputs = rebuild(iter(symbols)), list[Tensor]()
-            with unchanged(given, operation):
+            with unchanged(given, operation), naming_unknown_sizes(tracer):
                 result = function(*given[0], **given[1])
             kind, back = flatten(lift(result), outputs, operation)
         ends = [_node(value, tracer) for value in outputs]
@@ -245,6 +251,7 @@ def record(
     return Traced(
         name, tuple(starts), back(iter(ends)), captured, tuple(updates), tracer.graph, outside,
         tracer.device, optimize, results, back, kind, effects,
+        tuple((part, part.training) for part, before in parts if part.training != before),
     )  # fmt: skip
 
 
@@ -328,6 +335,24 @@ def unchanged(given: object, operation: str) -> Iterator[None]:
 
 
 @contextmanager
+def naming_unknown_sizes(tracer: Tracer) -> Iterator[None]:
+    """Raise what names the line where the library itself counted with a size not known, a None."""
+    try:
+        yield
+    except TypeError as error:
+        places = [(f.f_code.co_filename, n) for f, n in traceback.walk_tb(error.__traceback__)]
+        own = places[-1][0].startswith(PACKAGE) and "NoneType" in str(error)
+        if not own or not any(None in n.shape for n in tracer.graph.nodes):
+            raise
+        file, line = [place for place in places if not place[0].startswith(PACKAGE)][-1]
+        text = linecache.getline(file, line).strip()
+        raise GraphError(
+            f"{tracer.operation}: {file}:{line} (`{text}`): a size that only a run can tell is "
+            f"needed while tracing. {SIZE}"
+        ) from error
+
+
+@contextmanager
 def drawing_nothing(operation: str, streams: Sequence[np.random.Generator]) -> Iterator[None]:
     """Raise if random numbers are drawn inside: they would be the same in every run."""
     generator = default_generator()
@@ -341,14 +366,18 @@ def drawing_nothing(operation: str, streams: Sequence[np.random.Generator]) -> I
         ),
     ]
     before = [get() for get, _ in states]
-    as_bytes = [_bytes(state) for state in before]
-    yield
-    if [_bytes(get()) for get, _ in states] != as_bytes:
+    generator.uniform((1,), np.dtype(np.float32))  # so that setting the seed again is seen too
+    as_bytes = [_bytes(get()) for get, _ in states]
+    try:
+        yield
+        unchanged = [_bytes(get()) for get, _ in states] == as_bytes
+    finally:
         for (_, put), state in zip(states, before, strict=True):
             put(state)
+    if not unchanged:
         raise GraphError(
-            f"{operation}: random numbers were drawn while tracing, and would be the same in every "
-            "run. Draw them by randn and its kin, or pass them as an input."
+            f"{operation}: random numbers were drawn, or a seed was set, while tracing, which no "
+            "run would do again. Draw by randn and its kin, set seeds outside, or pass an input."
         )
 
 

@@ -169,6 +169,16 @@ class Tracer:
                 self.read[id(value)] = value
         return False
 
+    def as_read(self, value: Tensor) -> Tensor:
+        """Note that the numbers of a tensor are read; return the symbol that it has become."""
+        if not self.is_outside(value):
+            return value
+        if id(value) in self.effects.moved:
+            return self.effects.moved[id(value)][1]
+        self.effects.check_unmoved(value)
+        self.read[id(value)] = value
+        return value
+
     def is_outside(self, value: object) -> bool:
         """Tell whether a tensor was there before the trace began."""
         return not isinstance(value, Symbol) and getattr(value, "_stamp", self.start) < self.start

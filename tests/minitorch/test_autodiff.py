@@ -409,3 +409,27 @@ def test_gradients_of_slices_of_one_value_are_torchs(cut: Any) -> None:
         sum((k + 1) * (part * part).sum() for k, part in enumerate(parts)).backward()
         grads.append(x.grad.numpy())
     np.testing.assert_allclose(*grads, rtol=1e-12)
+
+
+def test_a_mode_that_decorates_a_generator_is_on_inside_its_steps_alone() -> None:
+    outcomes = []
+    for lib in (torch, minitorch):
+        x: Any = lib.ones(1, requires_grad=True)
+
+        @lib.no_grad()  # type: ignore[untyped-decorator]
+        def steps(x: Any = x) -> Any:
+            try:
+                sent = yield (x * 2).requires_grad
+                yield sent, (x * 2).requires_grad
+            except ValueError:
+                yield (x * 2).requires_grad
+            return "end"
+
+        generator = steps()
+        seen = [next(generator), (x * 2).requires_grad, generator.send(3), (x * 2).requires_grad]
+        seen += [generator.throw(ValueError()), (x * 2).requires_grad]
+        with pytest.raises(StopIteration, match="end"):
+            next(generator)
+        steps().close()
+        outcomes.append(seen)
+    assert outcomes[0] == outcomes[1] == [False, True, (3, False), True, False, True]

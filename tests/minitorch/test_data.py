@@ -169,6 +169,8 @@ ITEMS: list[list[Any]] = [
     [True, False],
     ["a", "b"],
     [(1, 2.0), (3, 4.0)],
+    [1, 2.5],
+    [True, False],
     [{"x": 1, "y": [1, 2]}, {"x": 2, "y": [3, 4]}],
     [np.float32(1), np.float32(2)],
     [np.ones((2, 3)), np.zeros((2, 3))],

@@ -248,6 +248,7 @@ def test_containers_behave_as_lists_and_dicts() -> None:
         row[7]
     listed = nn.ModuleList([nn.Linear(1, 2), nn.Linear(2, 3)])
     listed.insert(0, nn.ReLU())
+    listed += [nn.Tanh()]
     assert [n for n, _ in listed.named_parameters()] == [
         "1.weight",
         "1.bias",

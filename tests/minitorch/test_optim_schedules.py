@@ -21,6 +21,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("CosineAnnealingLR", {"T_max": 15}),
     ("CosineAnnealingLR", {"T_max": 15, "eta_min": 0.01}),
     ("OneCycleLR", {"max_lr": 0.7, "total_steps": 60}),
+    ("OneCycleLR", {"max_lr": 0.7, "epochs": 8, "steps_per_epoch": 10}),
+    ("OneCycleLR", {"max_lr": 0.7, "total_steps": 45}),
 ]
 
 
@@ -96,6 +98,23 @@ def test_momentum_moves_against_the_rate_in_one_cycle() -> None:
         theirs.step()
         mine.step()
         reference.step()
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"), [("LambdaLR", lambda t: 0.5**t), ("OneCycleLR", 1.0), ("StepLR", 2)]
+)
+def test_a_rate_that_was_changed_by_hand_is_kept_where_pytorch_keeps_it(
+    name: str, argument: Any
+) -> None:
+    options = {"total_steps": 9} if name == "OneCycleLR" else {}
+    seen = []
+    for module, optimizer in zip((optim, torch.optim), pair(), strict=True):
+        schedule = getattr(module.lr_scheduler, name)(optimizer, argument, **options)
+        optimizer.step()
+        optimizer.param_groups[0]["lr"] = 7.0
+        schedule.step()
+        seen.append([group["lr"] for group in optimizer.param_groups])
+    assert close([seen[0]], [seen[1]])
 
 
 @pytest.mark.parametrize("options", [{}, {"mode": "max", "threshold_mode": "abs", "cooldown": 2}])

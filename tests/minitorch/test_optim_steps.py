@@ -169,3 +169,15 @@ def test_a_state_of_other_groups_is_refused() -> None:
     p, q = tensor([1.0]).requires_grad_(), tensor([1.0]).requires_grad_()
     with pytest.raises(ArgumentError, match=r"sizes \[2\], expected \[1\]"):
         optim.SGD([p], lr=0.1).load_state_dict(optim.SGD([p, q], lr=0.1).state_dict())
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "RMSprop"])
+def test_options_about_how_a_step_runs_change_nothing_and_others_say_what_to_do(name: str) -> None:
+    make = getattr(optim, name)
+    make([tensor([1.0])], lr=0.1, foreach=True, maximize=False)
+    if name.startswith("Adam"):
+        make([tensor([1.0])], fused=True, capturable=None, differentiable=False)
+    with pytest.raises(ArgumentError, match=r"maximize=True, which .* Minimize the loss"):
+        make([tensor([1.0])], lr=0.1, maximize=True)
+    with pytest.raises(TypeError, match=f"{name}: got an unexpected argument 'momentun'"):
+        make([tensor([1.0])], lr=0.1, momentun=0.9)

@@ -129,6 +129,16 @@ def test_torchs_way_to_ask_for_weights_only_will_do(tmp_path: Path) -> None:
     assert load(tmp_path / "x", map_location=None)["w"].tolist() == [1.0]
 
 
+def test_what_requires_a_gradient_does_so_when_it_comes_back() -> None:
+    leaf = tensor([1.0], requires_grad=True)
+    saved = {"leaf": leaf, "result": leaf * 2, "other": tensor([1.0])}
+    wants = {name: value.requires_grad for name, value in through_a_stream(saved).items()}
+    stream, leaf = io.BytesIO(), torch.ones(1, requires_grad=True)
+    torch.save({"leaf": leaf, "result": leaf * 2, "other": torch.ones(1)}, stream)
+    stream.seek(0)
+    assert wants == {name: value.requires_grad for name, value in torch.load(stream).items()}
+
+
 def test_a_single_tensor_and_a_stream_will_do() -> None:
     stream = io.BytesIO()
     save(tensor([1.0, 2.0]), stream)

@@ -1,5 +1,6 @@
 """Calls whose meaning a reader of torch takes for granted: the same numbers, or both refuse."""
 
+import copy
 import functools
 import warnings
 from collections.abc import Callable
@@ -46,8 +47,24 @@ def ignored(lib: Any, x: Any, **options: Any) -> Any:
     return lib.nn.functional.cross_entropy(x, lib.tensor([-100, -100]), **options)
 
 
-def put(x: Any) -> Any:
-    x[0] = 2.5
+def copied_with_gradient(lib: Any) -> Any:
+    x = lib.ones(2, requires_grad=True)
+    (x * 3).sum().backward()
+    copied = copy.deepcopy(x)
+    x.grad.zero_()
+    return copied, copied.grad
+
+
+def hooked(lib: Any, hook: Callable[[Any], Any]) -> Any:
+    x = lib.ones(3, requires_grad=True)
+    y = x * 2
+    y.register_hook(hook)
+    y.sum().backward()
+    return x.grad
+
+
+def put(x: Any, number: float = 2.5) -> Any:
+    x[0] = number
     return x
 
 
@@ -157,6 +174,22 @@ SAME: dict[str, Call] = {
     "a NumPy scalar times a tensor": lambda lib: np.float32(2) * lib.tensor([1.0, 2.0]),
     "NumPy into an array": lambda lib: np.add(np.ones(2), lib.tensor([1.0, 2.0]), out=np.zeros(2)),
     "joined by NumPy": lambda lib: np.concatenate([lib.ones(2), np.zeros(1)]),
+    "a number below 0 put into uint8": lambda lib: put(lib.tensor([1, 2], dtype=lib.uint8), -1),
+    "a quotient rounded in place": lambda lib: (
+        lib.tensor([-5, 5]).div_(3, rounding_mode="floor"),
+        lib.tensor([-5.0, 5.0]).div_(3, rounding_mode="trunc"),
+    ),
+    "uint8 as a mask": lambda lib: lib.arange(6.0).reshape(3, 2)[
+        lib.tensor([1, 0, 1], dtype=lib.uint8)
+    ],
+    "an array of uint8 as a mask": lambda lib: lib.arange(3.0)[np.array([1, 0, 1], np.uint8)],
+    "Python's float as a dtype": lambda lib: (
+        lib.zeros(2, dtype=float),
+        lib.tensor([1]).to(float),
+        lib.ones(2).sum(dtype=float),
+    ),
+    "Python's float as the dtype of arange": lambda lib: lib.arange(3, dtype=float),
+    "a copy of a tensor with its gradient": lambda lib: copied_with_gradient(lib),
     "view of rows": lambda lib: lib.arange(6.0).reshape(2, 3)[1:].view(-1),
     "view of a row of columns": lambda lib: lib.arange(6.0).reshape(2, 3).t()[:, 0].view(3, 1),
     "view of an operator's result": lambda lib: lib.nn.functional.conv2d(
@@ -178,6 +211,15 @@ REFUSED: dict[str, Call] = {
     "a target that is no probability": lambda lib: lib.nn.functional.binary_cross_entropy(
         lib.tensor([0.5]), lib.tensor([2.0])
     ),
+    "a hook that gives a gradient of another shape": lambda lib: hooked(lib, lambda grad: grad[:2]),
+    "infinity put into integers": lambda lib: put(lib.tensor([1, 2]), -np.inf),
+    "too large a number put into uint8": lambda lib: put(lib.tensor([1, 2], dtype=lib.uint8), 300),
+    "NaN into integers": lambda lib: lib.tensor([1, 2]).fill_(np.nan),
+    "integers masked by infinity": lambda lib: lib.tensor([1, 2]).masked_fill(
+        lib.tensor([True, False]), -np.inf
+    ),
+    "integers like infinity": lambda lib: lib.full_like(lib.tensor([1, 2]), np.inf),
+    "random numbers of integers": lambda lib: lib.rand(2, dtype=lib.int64),
     "view of a transposed matrix": lambda lib: lib.ones(2, 3).t().view(6),
     "view of columns": lambda lib: lib.ones(2, 3)[:, 1:].view(-1),
     "view of an expanded tensor": lambda lib: lib.ones(2, 1).expand(2, 3).view(6),
@@ -200,6 +242,31 @@ REFUSED: dict[str, Call] = {
         lib.tensor([4, 5]), lib.tensor([0, 2]), rounding_mode="trunc"
     ),
 }
+
+
+@pytest.mark.parametrize("index", [[[0, 2], [1, 1]], [minitorch.tensor(0), minitorch.tensor(1)]])
+def test_a_list_that_torch_and_numpy_read_otherwise_is_no_index(index: list[Any]) -> None:
+    x = minitorch.arange(6.0).reshape(3, 2)
+    with pytest.raises(IndexError, match=r"Write x\[tuple\(index\)\]"):
+        x[index]
+    with pytest.raises(IndexError, match="index"):
+        x[index] = 1.0
+    assert x[tuple(index)].tolist() == x.numpy()[tuple(np.array(index))].tolist()
+
+
+def test_a_view_of_another_dtype_says_what_to_do() -> None:
+    x = minitorch.ones(2)
+    with pytest.raises(TypeError, match=r"view: got int32, expected sizes\. .* x\.to\(dtype\)"):
+        x.view(minitorch.int32)
+    assert (
+        minitorch.from_numpy(x.numpy().view("int32")).tolist()
+        == torch.ones(2).view(torch.int32).tolist()
+    )
+
+
+def test_a_second_ellipsis_is_refused() -> None:
+    with pytest.raises(IndexError, match="more than one Ellipsis"):
+        minitorch.ones(2, 3)[..., ...]
 
 
 @pytest.mark.parametrize("what", AT_EDGES)

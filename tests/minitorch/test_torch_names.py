@@ -122,6 +122,22 @@ def test_an_activation_overwrites_its_input_when_told(name: str) -> None:
     assert x.grad.tolist() == want.tolist()
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["ReLU", "ReLU6", "LeakyReLU", "ELU", "SELU", "SiLU", "Mish", "Hardsigmoid", "Hardswish",
+     "Hardtanh", "Dropout", "Dropout2d"],
+)  # fmt: skip
+def test_a_module_that_is_told_to_overwrites_its_input_as_torchs(name: str) -> None:
+    numbers = np.array([[[[-7.0, -1.0, 0.5, 8.0]]]])
+    ours, theirs = minitorch.tensor(numbers), torch.tensor(numbers)
+    options = {"p": 1.0} if "Dropout" in name else {}
+    mine, reference = (m(inplace=True, **options) for m in (vars(nn)[name], vars(torch.nn)[name]))
+    assert "inplace=True" in repr(mine)
+    assert mine(ours) is ours
+    reference(theirs)
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy())
+
+
 def test_nothing_equals_none() -> None:
     x = minitorch.ones(2)
     assert (x == None) is False  # noqa: E711  (what is tested)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...arrays.library import Array, DTypeLike, as_dtype, get_default_dtype
+from ...arrays.library import Array, DTypeLike, as_dtype, get_default_dtype, graph_dtype
 from ...errors import DTypeError, GraphError
 
 
@@ -27,11 +27,11 @@ def constant_array(value: object, dtype: DTypeLike = None) -> Array:
     if source.dtype.kind not in "biuf":
         as_dtype(source.dtype)  # words, say, are refused by name
     try:
-        own = source.dtype.newbyteorder("=") if dtype is None else as_dtype(dtype)
+        own = source.dtype.newbyteorder("=") if dtype is None else graph_dtype(dtype)
         array = np.array(value, dtype=own)
     except OverflowError as error:
         raise DTypeError(
-            f"constant: got {value!r}, expected what {as_dtype(dtype)} can hold ({error})."
+            f"constant: got {value!r}, expected what {graph_dtype(dtype)} can hold ({error})."
         ) from error
     if array.dtype.kind in "iu" and source.dtype.kind == "f" and not np.array_equal(source, array):
         raise DTypeError(

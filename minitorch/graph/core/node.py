@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
-from ...arrays.library import DType, DTypeLike, as_dtype, cast, get_default_dtype
+from ...arrays.library import DType, DTypeLike, cast, get_default_dtype, graph_dtype
 from ...arrays.promotion import result_type
 from ...arrays.shapes import Shape
 from ...errors import GraphError, GraphTypeError, MinitorchError
@@ -196,7 +196,7 @@ class Placeholder(Node):
     __slots__ = kept = ("asked", "inside")
 
     def __init__(self, dtype: DTypeLike, shape: object = None, name: str = "Placeholder") -> None:
-        super().__init__(None, (), as_shape(shape), as_dtype(dtype), name)
+        super().__init__(None, (), as_shape(shape), graph_dtype(dtype), name)
         self.asked = self.graph.scoped(name)
         self.inside = False
 

@@ -13,7 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import CPU, Array, Device, DType, DTypeLike, Namespace, as_dtype
+from ...arrays.library import (
+    CPU,
+    Array,
+    Device,
+    DType,
+    DTypeLike,
+    Namespace,
+    as_dtype,
+    get_default_dtype,
+    graph_dtype,
+)
 from ...errors import GraphError
 from ...op import Gradients, KeepsSpec, Op, Spec
 from ..shapes.static import agree
@@ -210,7 +220,7 @@ def _initial(value: object, dtype: DTypeLike) -> Node | None:
     if value is None:
         return None
     value = value() if callable(value) and not isinstance(value, Node) else value
-    node = convert(value, None if dtype is None else as_dtype(dtype))
+    node = convert(value, None if dtype is None else graph_dtype(dtype))
     if isinstance(node, Variable):
         raise GraphError(
             f"Variable: starts from variable {node.name!r}, which may have no value yet. "
@@ -226,8 +236,8 @@ def _initial(value: object, dtype: DTypeLike) -> Node | None:
 
 def _dtype(start: Node | None, dtype: DTypeLike) -> DType:
     if dtype is not None:
-        return as_dtype(dtype)
-    return as_dtype(float) if start is None else start.dtype
+        return graph_dtype(dtype)
+    return get_default_dtype() if start is None else start.dtype
 
 
 # ── writing ─────────────────────────────────────────────────────────────────────────────────────

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...arrays.library import DType, DTypeLike, as_dtype, get_default_dtype, int32
+from ...arrays.library import DType, DTypeLike, get_default_dtype, graph_dtype, int32
 from ...arrays.shapes import known
 from ...errors import GraphError
 from ...exports import own_names
@@ -77,7 +77,7 @@ def ones_like(tensor: object, dtype: DTypeLike = None, name: str | None = None) 
 
 def _like(tensor: object, value: int, dtype: DTypeLike, name: str | None) -> Node:
     node = convert(tensor)
-    kind = node.dtype if dtype is None else as_dtype(dtype)
+    kind = node.dtype if dtype is None else graph_dtype(dtype)
     if not isinstance(node.shape, UnknownShape) and known(node.shape):
         return Constant(np.full(tuple(node.shape), value, kind), name=name or "like")
     if isinstance(node.shape, UnknownShape):
@@ -111,7 +111,7 @@ def _sizes(shape: object) -> tuple[int, ...]:
 
 
 def _or_default(dtype: DTypeLike) -> DType:
-    return get_default_dtype() if dtype is None else as_dtype(dtype)
+    return get_default_dtype() if dtype is None else graph_dtype(dtype)
 
 
 def _dtype_for(value: object) -> DType:

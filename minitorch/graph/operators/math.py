@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...arrays.library import DTypeLike, as_dtype, int64
+from ...arrays.library import DTypeLike, graph_dtype, int64
 from ...exports import own_names
 from ...ops.elementwise import unary as rows
 from ...ops.elementwise.casting import cast_to
@@ -138,7 +138,7 @@ def _argument(function: Callable[..., Node], x: object, axis: int, name: str | N
 def cast(x: object, dtype: DTypeLike, name: str | None = None) -> Node:
     """`x` as another dtype; from float to integer the fraction is dropped."""
     node = convert(x)
-    kind = as_dtype(dtype)
+    kind = graph_dtype(dtype)
     return node if node.dtype == kind else rename(cast_to(node, kind), name)
 
 

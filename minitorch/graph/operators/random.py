@@ -16,10 +16,10 @@ from ...arrays.library import (
     Array,
     DType,
     DTypeLike,
-    as_dtype,
     asarray,
     float32,
     get_default_dtype,
+    graph_dtype,
 )
 from ...arrays.shapes import Shape
 from ...errors import GraphError
@@ -83,7 +83,7 @@ def random_uniform(
     name: str | None = None,
 ) -> Node:
     """Return numbers uniform in [minval, maxval), 1 unless given; integers need a maxval."""
-    kind = get_default_dtype() if dtype is None else as_dtype(dtype)
+    kind = get_default_dtype() if dtype is None else graph_dtype(dtype)
     if maxval is None and kind.kind != "f":
         raise GraphError("random_uniform: integers need a maxval, which is left out of the range.")
     return _random(
@@ -100,7 +100,7 @@ def _normal(called: str, says: str) -> Callable[..., Node]:
         seed: int | None = None,
         name: str | None = None,
     ) -> Node:
-        kind = get_default_dtype() if dtype is None else as_dtype(dtype)
+        kind = get_default_dtype() if dtype is None else graph_dtype(dtype)
         return _random(called, mean, stddev, shape, kind, seed, name)
 
     draw.__name__ = draw.__qualname__ = called

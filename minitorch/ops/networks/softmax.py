@@ -118,7 +118,7 @@ def _along(kind: type[AlongAxis], name: str, x: Kind, dim: int | None, dtype: DT
         raise ArgumentError(f"{name}: got no dim, expected the axis to sum over. Pass dim=-1.")
     x = x if dtype is None else cast_to(x, dtype)
     row, d = x if x.shape else reshape(x, 1), axis(dim, len(x.shape), name)
-    y = apply(kind(d), row) if row.shape[d] else row * 1.0
+    y = apply(kind(d), row) if row.shape[d] != 0 else row * 1.0  # None: not known
     return y if x.shape else reshape(y, ())
 
 

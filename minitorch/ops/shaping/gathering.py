@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import Array, DType, Namespace, as_dtype, cast, copied, int64
+from ...arrays.library import Array, DType, Namespace, as_dtype, cast, check_fits, copied, int64
 from ...arrays.shapes import axis, broadcast, known, numel
 from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ...op import Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
@@ -313,6 +313,7 @@ def masked_fill(x: Kind, mask: Kind, value: object) -> Kind:
 def _element(value: Any, x: Methods) -> object:
     """Return one number, or a 0-d value, as an element of `x`."""
     dtype = as_dtype(x.dtype)
+    check_fits("masked_fill", value, dtype)
     if hasattr(value, "dtype"):
         return cast_to(value, dtype)
     return value if dtype.kind == "f" else np.asarray(value).astype(dtype)

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import Array, Index, Namespace, dtype_of, native_device_of
+from ...arrays.library import Array, Index, Namespace, bool_, dtype_of, native_device_of
 from ...arrays.shapes import Shape, axis, known
 from ...errors import AxisError, DTypeError
 from ...op import Gradients, Kind, Methods, Op, Spec, Value, apply, infer_by_trial
+from ..elementwise.casting import cast_to
 from .adding import add_at
 
 ARRAY = "array"
@@ -73,6 +74,8 @@ def _spelled_out(index: tuple[object, ...], rank: int, op: str) -> tuple[object,
         raise AxisError(
             f"{op}: too many indices: got {used} for a value of {rank} axes. Leave some out."
         )
+    if index.count(Ellipsis) > 1:
+        raise AxisError(f"{op}: got more than one Ellipsis, expected one. Write : instead.")
     fill = (slice(None),) * (rank - used)
     for at, item in enumerate(index):
         if item is Ellipsis:
@@ -237,7 +240,13 @@ def split_index(index: object) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 
     Raises:
         DTypeError: an item is not an integer, slice, None, Ellipsis, mask or array of integers.
+        AxisError: a short list of anything but numbers.
     """
+    if type(index) is list and len(index) < _AXES and any(isinstance(i, _NESTED) for i in index):
+        raise AxisError(
+            "index: got a list of lists, tensors or slices, which torch takes for a tuple and "
+            "NumPy for an array. Write x[tuple(index)], one item an axis, or x[tensor(index)]."
+        )
     items = index if isinstance(index, tuple) else (index,)
     for item in items:
         kind = type(item)
@@ -276,6 +285,9 @@ def _slice(item: slice) -> slice:
 _PLAIN = frozenset([int, type(None)])
 _WHOLE = slice(None)
 _INTEGERS = (int, np.integer)
+_NESTED = (list, tuple, slice, type(None), type(Ellipsis), Value, np.ndarray)
+_AXES = 32
+"""As in torch: a list this long is an array to it, whatever is in it."""
 
 
 def _index_array(item: object) -> object:
@@ -287,6 +299,9 @@ def _index_array(item: object) -> object:
         raise DTypeError(
             f"index: got {item.dtype} indices, expected integers or booleans. Convert with .long()."
         )
+    if str(item.dtype).removeprefix("torch.") == "uint8":  # a mask to torch
+        masked: Any = item
+        return cast_to(masked, bool_) if isinstance(item, Value) else masked != 0
     return item
 
 

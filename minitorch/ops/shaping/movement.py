@@ -8,7 +8,7 @@ import numpy as np
 
 from ...arrays.library import Array, Namespace, copied
 from ...arrays.shapes import Shape, axes, axis, broadcast, fill_in, known, numel
-from ...errors import ShapeError
+from ...errors import GraphError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, Value, apply
 from ..elementwise.casting import clone
 from .broadcasting import ExpandTo
@@ -247,6 +247,11 @@ def expand(x: Kind, *shape: object, **named: object) -> Kind:
 def squeeze(x: Kind, dim: int | Sequence[int] | None = None) -> Kind:
     """Return `x` without its axes of size 1; of those in `dim` only, when given."""
     over = axes(dim, len(x.shape), "squeeze")
+    if any(x.shape[d] is None for d in over):
+        raise GraphError(
+            f"squeeze: got {tuple(x.shape)}, expected known sizes: whether one is 1 only a run can "
+            "tell. Name the axes to remove, or index with 0."
+        )
     of_size_1 = tuple(d for d in over if x.shape[d] == 1)
     return remove_axes(x, of_size_1) if of_size_1 else reshape(x, tuple(x.shape))
 

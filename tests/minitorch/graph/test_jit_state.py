@@ -1,9 +1,13 @@
 """What a compiled function keeps, changes or is given: as if uncompiled, or refused."""
 
 import copy
+import itertools
 import pickle
 import random
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -61,6 +65,147 @@ class Decaying(nn.Module):
 def decaying(wrap: Wrap) -> list[Any]:
     fast = wrap(Decaying())
     return [fast(mt.ones(1)) for _ in range(5)]
+
+
+def lengths_of_a_list(wrap: Wrap) -> list[Any]:
+    calls: list[int] = []
+
+    def f(x: Tensor) -> Tensor:
+        calls.append(1)
+        return x * len(calls)
+
+    fast = wrap(f)
+    return [fast(mt.ones(2)) for _ in range(4)]
+
+
+def signs_of_zero(wrap: Wrap) -> list[Any]:
+    divisor = [0.0]
+    given, outside = wrap(lambda x, by: x / by), wrap(lambda x: x / divisor[0])
+    results = [given(mt.ones(1), 0.0), given(mt.ones(1), -0.0), outside(mt.ones(1))]
+    divisor[0] = -0.0
+    return [*results, outside(mt.ones(1))]
+
+
+def dtypes_of_floats(wrap: Wrap) -> list[Any]:
+    fast = wrap(lambda x: (x * mt.ones(1)).element_size() * mt.tensor([0.1]))
+    results = [fast(mt.ones(1))]
+    mt.set_default_dtype(mt.float64)
+    try:
+        return [*results, fast(mt.ones(1))]
+    finally:
+        mt.set_default_dtype(mt.float32)
+
+
+def shares_of_a_mask(wrap: Wrap) -> list[Any]:
+    x = mt.tensor([1.0, -1.0, 2.0], requires_grad=True)
+    fast = wrap(lambda x: (x[x > 0].softmax(0), x[x > 0].log_softmax(0)))
+    shares, logarithms = fast(x)
+    (shares * logarithms).sum().backward()
+    return [shares, logarithms, x.grad, *fast(mt.ones(3))]
+
+
+def numbers_of_tensors_outside(wrap: Wrap) -> list[Any]:
+    count, scale = mt.tensor([2]), mt.tensor(2.0, requires_grad=True)
+    cut, scaled = wrap(lambda x: x[: int(count)]), wrap(lambda x: x * scale.item())
+    listed = wrap(lambda x: x * sum(count.tolist()) * float(count.numpy()[0]))
+    fast = (cut, scaled, listed)
+    results = [f(mt.ones(5)) for f in fast]
+    count.fill_(3)
+    with mt.no_grad():
+        scale.fill_(5)
+    return [*results, *(f(mt.ones(5)) for f in fast)]
+
+
+def an_array_that_counts(wrap: Wrap) -> list[Any]:
+    count, scratch = np.zeros(1), np.zeros(1)
+
+    def f(x: Tensor) -> Tensor:
+        count[0] += 1
+        return x * float(count[0])
+
+    def g(x: Tensor) -> Tensor:
+        scratch[:] = 3
+        return x * float(scratch[0])
+
+    fast, other = wrap(f), wrap(g)
+    return [*(fast(mt.ones(1)) for _ in range(4)), *(other(mt.ones(1)) for _ in range(4))]
+
+
+def another_forward(wrap: Wrap) -> list[Any]:
+    module = nn.Sequential(nn.Identity())
+    fast = wrap(module)
+    results = [fast(mt.ones(1))]
+    module[0].forward = lambda x: x * 7
+    return [*results, fast(mt.ones(1))]
+
+
+def modes_set_inside(wrap: Wrap) -> list[Any]:
+    norm = nn.BatchNorm1d(1)
+    train, evaluate = wrap(lambda x: norm.train()(x)), wrap(lambda x: norm.eval()(x))
+    results, x = [], mt.tensor([[1.0], [3.0]])
+    for _ in range(3):
+        results += [train(x), norm(x), evaluate(x), norm(x)]
+    return [*results, norm.running_mean]
+
+
+SETTINGS = ModuleType("settings")
+SETTINGS.__file__ = "settings.py"
+
+
+def names_of_a_file(wrap: Wrap) -> list[Any]:
+    exec("K = 2.0\nL = [1.0]\ndef scale(x): return x * K", vars(SETTINGS))
+    named, called = (
+        wrap(lambda x: x * SETTINGS.K * SETTINGS.L[0]),
+        wrap(lambda x: SETTINGS.scale(x)),
+    )
+    results = [named(mt.ones(1)), called(mt.ones(1))]
+    SETTINGS.K, SETTINGS.L[0] = 3.0, 7.0
+    return [*results, named(mt.ones(1)), called(mt.ones(1))]
+
+
+class Special:
+    def __init__(self) -> None:
+        self.rate = 2.0
+
+    def __getitem__(self, key: str) -> float:
+        return self.rate
+
+    def __contains__(self, rate: float) -> bool:
+        return rate == self.rate
+
+    def __len__(self) -> int:
+        return int(self.rate)
+
+
+@dataclass(slots=True)
+class Slotted:
+    rate: float = 2.0
+
+
+def objects_by_signs_and_slots(wrap: Wrap) -> list[Any]:
+    special, slotted, empty = Special(), Slotted(), SimpleNamespace()
+    functions = [
+        wrap(lambda x: x * special["rate"]),
+        wrap(lambda x: x if 2.0 in special else x * 3),
+        wrap(lambda x: x * len(special)),
+        wrap(lambda x: x * slotted.rate),
+        wrap(lambda x: x * empty.rate if hasattr(empty, "rate") else x),
+    ]
+    results = [function(mt.ones(1)) for function in functions]
+    special.rate = slotted.rate = empty.rate = 5.0
+    return results + [function(mt.ones(1)) for function in functions]
+
+
+def rates_of_an_optimizer(wrap: Wrap) -> list[Any]:
+    optimizer = mt.optim.SGD([mt.ones(1, requires_grad=True)], lr=1.0)
+    schedule = mt.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    by_group = wrap(lambda x: x * optimizer.param_groups[0]["lr"])
+    by_schedule = wrap(lambda x: x * schedule.get_last_lr()[0])
+    results = []
+    for _ in range(3):
+        results += [by_group(mt.ones(1)), by_schedule(mt.ones(1))]
+        schedule.step()
+    return results
 
 
 class Scaling(nn.Module):
@@ -171,7 +316,9 @@ def copies(wrap: Wrap) -> list[Any]:
     [
         counting, counting_in_a_class, decaying, class_attributes, modules_given,
         modules_in_a_list, statistics_of_a_module_given, functions_given, decorated_methods,
-        remembering_for_others, copies,
+        remembering_for_others, copies, lengths_of_a_list, signs_of_zero, dtypes_of_floats,
+        shares_of_a_mask, numbers_of_tensors_outside, an_array_that_counts, another_forward,
+        modes_set_inside, names_of_a_file, objects_by_signs_and_slots, rates_of_an_optimizer,
     ],
 )  # fmt: skip
 @pytest.mark.filterwarnings("ignore:jit")
@@ -216,6 +363,22 @@ def cached(x: Tensor) -> Tensor:
 CACHE: dict[str, Tensor] = {}
 
 
+@pytest.mark.parametrize("kind", [list, deque])
+def test_a_list_that_keeps_traced_values_is_refused_and_left_as_it_was(kind: Any) -> None:
+    kept = kind([mt.ones(1)])
+
+    def f(x: Tensor) -> Tensor:
+        kept.append((0, x * 2))
+        return x * len(kept)
+
+    with pytest.raises(GraphError, match="keeps a traced value in a list"):
+        jit(f)(mt.ones(1))
+    assert len(kept) == 1
+    compiled = mt.compile(f)
+    assert [compiled(mt.ones(1)).item() for _ in range(2)] == [2.0, 3.0]
+    assert len(kept) == 3
+
+
 @pytest.mark.parametrize(
     ("make", "name"), [(Remembering, "cache"), (Lazy, "mask"), (lambda: cached, "mask")]
 )
@@ -251,11 +414,17 @@ STREAM = np.random.default_rng(0)
 
 
 @pytest.mark.parametrize(
-    "draw", [random.random, np.random.random, lambda: float(STREAM.random())], ids=range(3)
-)
+    "draw",
+    [
+        random.random, np.random.random, lambda: float(STREAM.random()),
+        lambda: mt.manual_seed(0).initial_seed(),
+    ],
+    ids=range(4),
+)  # fmt: skip
 def test_numbers_drawn_by_others_are_refused_and_not_used_up(draw: Callable[[], float]) -> None:
     states = random.getstate(), repr(np.random.get_state()), STREAM.bit_generator.state
-    with pytest.raises(GraphError, match="random numbers were drawn while tracing"):
+    mt.manual_seed(0)
+    with pytest.raises(GraphError, match="random numbers were drawn, or a seed was set, while"):
         jit(lambda x: x * draw())(mt.ones(1))
     assert (random.getstate(), repr(np.random.get_state()), STREAM.bit_generator.state) == states
 
@@ -280,6 +449,52 @@ def test_memory_that_is_shared_with_what_is_updated_is_refused() -> None:
 
     with pytest.raises(GraphError, match="shares memory with"):
         jit(read_whole)(mt.ones(2))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        mt.zeros_like, mt.rand_like, mt.randn_like, lambda y: y.roll(1), lambda y: y.diag(),
+        lambda y: mt.einsum("i,i->", y, y), lambda y: y.split(1),
+    ],
+)  # fmt: skip
+def test_a_size_that_only_a_run_can_tell_is_named_wherever_it_is_needed(
+    function: Callable[[Tensor], Any],
+) -> None:
+    with pytest.raises(GraphError, match=r"jit: .*test_jit_state.py:\d+ .*a size .*Branch on the"):
+        jit(lambda x: function(x[x > 0]))(mt.ones(3))
+    with pytest.raises(TypeError, match="NoneType"):  # the caller's own
+        jit(lambda x: [x[x > 0]] + None)(mt.ones(3))
+
+
+def test_an_axis_that_may_have_size_1_is_not_kept_unseen() -> None:
+    with pytest.raises(GraphError, match=r"squeeze: got \(None, 1\), expected known sizes"):
+        jit(lambda x: x[x > 0].unsqueeze(1).squeeze())(mt.ones(1))
+    assert jit(lambda x: x[x > 0].unsqueeze(1).squeeze(1))(mt.ones(1)).shape == (1,)
+
+
+def test_what_may_be_another_each_time_unseen_is_refused() -> None:
+    numbers, count = iter([1.0, 2.0]), itertools.count(1)
+    for function, name in (
+        (lambda x: x * next(numbers), "'numbers', an iterator"),
+        (lambda x: x * next(count), "'count', an iterator"),
+        (lambda x: x * 2 if mt.is_grad_enabled() else x, "is_grad_enabled"),
+    ):
+        with pytest.raises(GraphError, match=f"reads {name}.* Pass what it gives as an argument"):
+            jit(function)(mt.ones(1))
+    assert [mt.compile(lambda x: x * next(numbers))(mt.ones(1)).item() for _ in range(2)] == [1, 2]
+
+
+def test_a_number_of_what_was_updated_before_is_refused() -> None:
+    total = mt.zeros(1)
+
+    def f(x: Tensor) -> Tensor:
+        total.add_(x)
+        return x * total.item()
+
+    with pytest.raises(GraphError, match=r"item\(\) asks for its number"):
+        jit(f)(mt.ones(1))
+    assert total.item() == 0
 
 
 def test_hooks_on_traced_values_are_refused() -> None:
