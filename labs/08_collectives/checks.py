@@ -723,7 +723,8 @@ def shape_and_dtype_are_kept(student, rng):
         for got, kept in run.results:
             if not kept or not same(got, np.stack(inputs)) or np.asarray(got).dtype != dtype:
                 raise Feedback(
-                    "an all-gather of another shape or dtype went wrong.",
+                    f"all_gather of {np.dtype(dtype)} of shape {shape} over 4 ranks returned "
+                    f"{np.asarray(got).dtype} of shape {np.shape(got)}, or other rows, or changed x.",
                     hint="What do you do with x that needs it to have one axis?",
                 )
 

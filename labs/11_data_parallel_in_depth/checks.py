@@ -398,7 +398,10 @@ def a_deep_graph_can_be_walked(student, rng):
             "Keep the nodes that are still to be visited in a list of your own."
         ) from error
     if got != [i == index for i in range(6)]:
-        raise Feedback("used_parameters: after 20,000 operations in a row the answer is wrong.")
+        raise Feedback(
+            f"used_parameters: 20,000 operations after parameter {index} of six went in, alone: {got}. "
+            "Does your walk go on until no node is left?"
+        )
 
 
 def diamonds(order, most):
@@ -497,7 +500,10 @@ def every_node_is_visited_once(student, rng):
                 f"was asked for its next_functions {asked} times. How does a walk know a node again?"
             )
         if got != [i in order for i in range(3)]:
-            raise Feedback("used_parameters: sixty doublings in a row: the answer is wrong.")
+            raise Feedback(
+                f"used_parameters: sixty doublings, into which parameters {sorted(set(order))} of "
+                f"three went: {got}. A node that is known is left out: what of those before it?"
+            )
 
 
 def odd_losses(weights):
@@ -973,7 +979,10 @@ def nothing_is_lost_only_late(student, rng):
                     f"top_k_average: after step {step + 1}, left_out of rank {rank} is wrong. {hint}"
                 )
             if not same(got, expected):
-                raise Feedback(f"top_k_average: the average of step {step + 1} is wrong.")
+                raise Feedback(
+                    f"top_k_average: left_out is right after step {step + 1}, and the average of "
+                    "that step is not what the ranks took out of it, added up and divided."
+                )
 
 
 @check("top_k_average", requires="the_largest_entries_are_averaged")
