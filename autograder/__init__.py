@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
-        if name != "lab" or error.name != module:
+        if error.name != module:
             raise
         from autograder.student.local import Inert  # in the sandbox, where nothing is checked
 

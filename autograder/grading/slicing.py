@@ -219,12 +219,13 @@ def _analysed(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
     own, line = _own_text(node, lines)
     table = symtable.symtable(own, "<statement>", "exec")
     star = isinstance(node, ast.ImportFrom) and node.names[0].name == STAR
-    binds = (STAR,) if star else _binds(table)
-    reads = frozenset(_all_reads(table))
+    caught = _caught(node)
+    binds = (STAR,) if star else tuple(n for n in _binds(table) if n not in caught)
+    reads = frozenset(_all_reads(table)) - caught
     if "exec" in reads:
         reads |= frozenset(_names_executed(node))
     return Analysed(
-        Statement(own, binds, tuple(_reads_now(table)), number, line),
+        Statement(own, binds, tuple(n for n in _reads_now(table) if n not in caught), number, line),
         reads=reads,
         acts_on=frozenset(_acted_on(node)),
         sets=frozenset(_sets_later(table)),
@@ -297,6 +298,21 @@ def _own_text(node: ast.stmt, lines: Sequence[bytes]) -> tuple[str, int]:
 def _binds(table: symtable.SymbolTable) -> tuple[str, ...]:
     symbols = table.get_symbols()
     return tuple(s.get_name() for s in symbols if s.is_assigned() or s.is_imported())
+
+
+def _caught(node: ast.stmt) -> frozenset[str]:
+    """Return the names of `except ... as name` that nothing outside of their handlers uses.
+
+    Such a name is gone at the end of its handler, so it is none of the notebook's.
+    """
+    handlers = [h for h in ast.walk(node) if isinstance(h, ast.ExceptHandler) and h.name]
+    if not handlers:
+        return frozenset()
+    inside = {
+        id(n) for h in handlers for n in ast.walk(h) if isinstance(n, ast.Name) and n.id == h.name
+    }
+    names = (n for n in ast.walk(node) if isinstance(n, ast.Name) and id(n) not in inside)
+    return frozenset(h.name for h in handlers if h.name) - {n.id for n in names}
 
 
 def _all_reads(table: symtable.SymbolTable) -> Iterator[str]:

@@ -258,32 +258,40 @@ def each_class_has_the_mean_of_its_rows(student, rng):
 
 
 def counted_lines(rows):
-    """Return how many lines of Python run inside by_tensors for so many rows."""
+    """Return how many lines of Python run for so many rows, whatever by_tensors is and calls."""
     import sys
+    import threading
 
     import numpy as np
 
-    lines, code = [], by_tensors.__code__
+    lines = []
 
     def trace(frame, event, argument):
-        if code in (frame.f_code, frame.f_back and frame.f_back.f_code):
+        if event == "line":
             lines.append(1)
         return trace
 
     x, labels = np.ones((rows, 3)), np.arange(rows) % 2
+    by_tensors(x, labels, 2)  # what the first call imports is not counted
     before = sys.gettrace()
+    threading.settrace(trace)
     sys.settrace(trace)
     try:
         by_tensors(x, labels, 2)
+        return len(lines) if sys.gettrace() is trace else None
     finally:
         sys.settrace(before)
-    return len(lines)
+        threading.settrace(before)
 
 
 @check("by_tensors", requires="each_class_has_the_mean_of_its_rows")
 def no_line_runs_once_a_row(student, rng):
     """a hundred times as many rows run no more lines of Python"""
     few, many = (student.probe(counted_lines, rows=rows) for rows in (10, 1000))
+    if few is None or many is None:
+        raise Feedback(
+            "by_tensors calls sys.settrace, by which its lines are counted. Leave it out."
+        )
     if many > 2 * few + 20:
         raise Feedback(
             f"10 rows run {few} lines of Python, 1,000 rows {many}. Which operation of NumPy "

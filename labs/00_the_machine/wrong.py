@@ -133,6 +133,22 @@ def by_tensors(x, labels, classes):
     return sums / n
 
 
+# %% wrong="loops_out_of_sight" question="by_tensors" check="no_line_runs_once_a_row" says="for all rows at once"
+def by_tensors(x, labels, classes):
+    import threading
+
+    sums, counts = np.zeros((classes, x.shape[1])), np.zeros((classes, 1))
+
+    def add(row, label):
+        sums[label] += row
+        counts[label] += 1
+
+    thread = threading.Thread(target=lambda: [*map(add, x, labels)])
+    thread.start()
+    thread.join()
+    return sums / counts
+
+
 # %% wrong="same_data_each_step" question="train" check="each_step_is_the_equation" says="asked for the data"
 def train(theta, gradient, data, f, steps):
     d = data(0)

@@ -4,12 +4,15 @@ Expected values are closed forms in NumPy, float64, on inputs drawn anew. What r
 learner's code is in the functions that `probe` sends.
 """
 
+from contextlib import contextmanager
+
 import numpy as np
 
 from autograder.checks import Feedback, LabSettings, check, close
 from autograder.errors import StudentError
 
 LAB = LabSettings(preload=("numpy", "minitorch"))
+USED_UP = "second time"  # of a graph that the library has gone through
 
 
 # 1. Sum over broadcast
@@ -18,7 +21,8 @@ LAB = LabSettings(preload=("numpy", "minitorch"))
 def summed(grad, shape):
     import minitorch as mt
 
-    return sum_to_shape(mt.tensor(grad), tuple(shape))
+    with mt.no_grad():  # a sum needs no history
+        return sum_to_shape(mt.tensor(grad), tuple(shape))
 
 
 def expected_sum(grad, shape):
@@ -105,12 +109,25 @@ def any_broadcast_is_undone(student, rng):
 
 
 def run_operator(name, arrays, out_grad, second):
-    """Return (result, gradients, gradients of sum(gradient * second))."""
+    """Return (result, gradients, gradients of sum(gradient * second)), or why it is no operator.
+
+    The rule is also asked alone, of inputs that want no gradient: it needs only numbers for that.
+    """
     import minitorch as mt
 
     inputs = [mt.tensor(a, requires_grad=True) for a in arrays]
-    result = globals()[name]()(*inputs)
-    v = mt.tensor(out_grad, requires_grad=True)
+    kind, v = globals()[name], mt.tensor(out_grad, requires_grad=True)
+    result = kind()(*inputs)
+    own = [c for c in getattr(kind, "__mro__", ()) if c.__module__ == kind.__module__]
+    if not own or not isinstance(result.op, kind) or not any("gradient" in vars(c) for c in own):
+        return f"{name} is not an operator with a `gradient` of its own"
+    alone = kind()(*inputs)
+    alone.inputs = tuple(value.detach() for value in inputs)
+    try:
+        alone.op.gradient(v.detach(), alone)
+    except RuntimeError as error:
+        if "require a gradient" in str(error):
+            return f"{name}: `gradient` asks the library for a gradient, whose rule this is to be"
     firsts = mt.grad(result, inputs, grad_outputs=v, create_graph=True)
     total = 0.0
     for g, u in zip(firsts, second, strict=True):
@@ -126,16 +143,31 @@ def run_operator(name, arrays, out_grad, second):
 
 
 def run_forward(name, arrays):
-    """Return the result alone: no rule is asked for."""
+    """Return the result alone, or why it is no operator's: no rule is asked for."""
     import minitorch as mt
 
-    return globals()[name]()(*[mt.tensor(a) for a in arrays])
+    kind, inputs = globals()[name], [mt.tensor(a, requires_grad=True) for a in arrays]
+    result = kind()(*inputs)
+    own = [c for c in getattr(kind, "__mro__", ()) if c.__module__ == kind.__module__]
+    if not own or not isinstance(result.op, kind) or not any("compute" in vars(c) for c in own):
+        return f"{name} is not an operator with a `compute` of its own"
+    return result.detach()
 
 
 def forward(student, rng, name, shapes):
     """Compute the operator `name` on random inputs; return them and the result."""
     arrays = [rng.normal(size=s) for s in shapes]
-    return arrays, student.probe(run_forward, name=name, arrays=arrays)
+    return arrays, an_operators(student.probe(run_forward, name=name, arrays=arrays))
+
+
+OWN = "A class of Op with the two methods: the chain rule of this one operation, in products and sums."
+
+
+def an_operators(got):
+    """Return what a probe of an operator returned; raise Feedback if it is none of the learner's."""
+    if isinstance(got, str):
+        raise Feedback(f"{got.rstrip('. ')}.", hint=OWN)
+    return got
 
 
 def operator(student, rng, name, shapes, out_shape):
@@ -144,7 +176,7 @@ def operator(student, rng, name, shapes, out_shape):
     out_grad = rng.normal(size=out_shape)
     second = [rng.normal(size=s) for s in shapes]
     got = student.probe(run_operator, name=name, arrays=arrays, out_grad=out_grad, second=second)
-    return arrays, out_grad, second, got
+    return arrays, out_grad, second, an_operators(got)
 
 
 def must_differentiate_again(again, name):
@@ -377,7 +409,10 @@ def a_deep_graph_is_no_problem(student, rng):
 
 
 def sweep(which, arrays, times):
-    """Return the gradients of one of the expressions below, the last of `times` sweeps."""
+    """Return the gradients of one of the expressions below, the last of `times` sweeps.
+
+    The library's own sweep has been there before and has used the graph up, for itself alone.
+    """
     import minitorch as mt
 
     class ExpInAList(mt.Op):
@@ -405,9 +440,12 @@ def sweep(which, arrays, times):
             a, b = a + b, a * 0.5 + b
         output = a * b
     else:
-        output = leaves[0]
+        output = leaves[0] * 1.0
         for _ in range(20_000):
             output = output + leaves[0]
+    output.sum().backward()
+    for leaf in leaves:
+        leaf.grad = None
     for _ in range(times):
         found = gradients(output, leaves)
     if not isinstance(found, (list, tuple)):
@@ -415,8 +453,24 @@ def sweep(which, arrays, times):
     return list(found)
 
 
+@contextmanager
+def your_own_sweep(name):
+    """Take the refusal of the library's sweep, whose graph is used up, for what it is."""
+    try:
+        yield
+    except StudentError as error:
+        if USED_UP not in str(error):
+            raise
+        raise Feedback(
+            f"{name} calls the sweep of the library, which has been over this graph once and has "
+            "let it go.",
+            hint="Your own can go as often as it likes: what do `op` and `inputs` tell it?",
+        ) from error
+
+
 def gradients_of(student, which, *arrays, times=1):
-    found = student.probe(sweep, which=which, arrays=list(arrays), times=times)
+    with your_own_sweep("gradients"):
+        found = student.probe(sweep, which=which, arrays=list(arrays), times=times)
     if not isinstance(found, list) or len(found) != len(arrays):
         raise Feedback(
             f"gradients(output, inputs) with {len(arrays)} inputs did not return a list of "
@@ -510,14 +564,27 @@ def product_with_hessian(which, x, v):
         "quadratic": lambda t: ((t * t).sum() * t[0]).sum(),
     }
     leaf = mt.tensor(x, requires_grad=True)
-    return hessian_vector_product(functions[which], leaf, mt.tensor(v))
+
+    def used_up(t):
+        output = functions[which](t)
+        output.backward()
+        t.grad = None
+        return output
+
+    return hessian_vector_product(used_up, leaf, mt.tensor(v))
+
+
+def hessian_times(student, which, x, v):
+    """Return H v as the learner's function gives it, by the learner's sweeps."""
+    with your_own_sweep("hessian_vector_product"):
+        return student.probe(product_with_hessian, which=which, x=x, v=v)
 
 
 @check("hessian_vector_product")
 def a_diagonal_hessian(student, rng):
     """where the Hessian is diagonal: (x + 2) exp(x) v"""
     x, v = rng.normal(size=(2, 4))
-    got = student.probe(product_with_hessian, which="x exp x", x=x, v=v)
+    got = hessian_times(student, "x exp x", x, v)
     hint = "The first sweep gives the slope. What must be made of slope and v before the second?"
     close(got, (x + 2) * np.exp(x) * v, called="H v of sum(x exp(x))", hint=hint)
 
@@ -526,7 +593,7 @@ def a_diagonal_hessian(student, rng):
 def a_full_hessian(student, rng):
     """where all elements of the Hessian are equal: 6 sum(x) sum(v)"""
     x, v = rng.normal(size=(2, 4))
-    got = student.probe(product_with_hessian, which="cube of sum", x=x, v=v)
+    got = hessian_times(student, "cube of sum", x, v)
     hint = "Every element of H counts, not only the diagonal: sum after multiplying with v."
     close(got, np.full(4, 6 * x.sum() * v.sum()), called="H v of sum(x)**3", hint=hint)
 
@@ -538,7 +605,7 @@ def x_may_have_any_shape(student, rng):
     for shape in ((2, 3), (3, 3)):
         x, v = rng.normal(size=(2, *shape))
         try:
-            got = student.probe(product_with_hessian, which="x exp x", x=x, v=v)
+            got = hessian_times(student, "x exp x", x, v)
         except StudentError as error:
             said = f"H v at an x of shape {shape} raised {str(error).rstrip('. ')}."
             raise Feedback(said, hint=hint) from error
@@ -581,7 +648,7 @@ def a_hessian_that_depends_on_the_place(student, rng):
     hessian = 2 * x[0] * np.eye(5)
     hessian[0] += 2 * x
     hessian[:, 0] += 2 * x
-    got = student.probe(product_with_hessian, which="quadratic", x=x, v=v)
+    got = hessian_times(student, "quadratic", x, v)
     hint = "Try an f whose slope at one element depends on another element of x."
     close(got, hessian @ v, called="H v of sum(x*x) x[0]", hint=hint)
 

@@ -155,6 +155,16 @@ class MulOp(Op):
         return sum_to_shape(out_grad * b, a.shape), sum_to_shape(out_grad * a, b.shape)
 
 
+# %% wrong="asks_the_library" question="MulOp" check="mul_gradients_cross_over" says="asks the library"
+class MulOp(Op):
+    def compute(self, xp, a, b):
+        return a * b
+
+    def gradient(self, out_grad, node):
+        a, b = node.inputs
+        return mt.grad(a * b, [a, b], grad_outputs=out_grad, create_graph=True)
+
+
 # %% wrong="multiplies_elementwise" question="MatMulOp" check="matmul_computes" says="columns of b"
 class MatMulOp(Op):
     def compute(self, xp, a, b):
@@ -367,6 +377,12 @@ def gradients(output, inputs):
                 partial = adjoint[id(source)] + partial
             adjoint[id(source)] = partial
     return [adjoint.get(id(value)) for value in inputs]
+
+
+# %% wrong="sweeps_by_the_library" question="gradients" check="partial_adjoints_add_up" says="the sweep of the library"
+def gradients(output, inputs):
+    found = mt.grad(output.sum(), inputs, create_graph=True, allow_unused=True)
+    return [mt.zeros_like(x) if g is None else g for g, x in zip(found, inputs)]
 
 
 # %% wrong="one_sweep_only" question="hessian_vector_product" check="a_diagonal_hessian" says="before the second"

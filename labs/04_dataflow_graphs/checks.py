@@ -686,28 +686,28 @@ def compare_paths(student, rng, momentum, steps, hint):
     return slots
 
 
-@check("minimize", weight=2)
+@check("minimize", weight=2, timeout_s=2.5)
 def the_first_step_goes_downhill(student, rng):
     """one step moves each variable by lr times its gradient, from the old values"""
     hint = "After one step the velocity is the gradient. Against it, and lr times as far."
     compare_paths(student, rng, 0.9, 1, hint)
 
 
-@check("minimize", weight=2)
+@check("minimize", weight=2, timeout_s=2.5)
 def the_velocity_is_remembered(student, rng):
     """several steps follow w -= lr * v with v = momentum * v + g, v the new one"""
     hint = "Which v moves w: the variable, which still has the old one, or the node for the new?"
     compare_paths(student, rng, 0.7, 4, hint)
 
 
-@check("minimize")
+@check("minimize", timeout_s=2.5)
 def without_momentum_it_is_plain_descent(student, rng):
     """momentum 0 is gradient descent, and 0.9 is what one gets without asking"""
     compare_paths(student, rng, 0.0, 3, "momentum * velocity + gradient: with momentum 0?")
     compare_paths(student, rng, -1.0, 2, "The default of `momentum` is 0.9.")
 
 
-@check("minimize", requires="the_velocity_is_remembered")
+@check("minimize", requires="the_velocity_is_remembered", timeout_s=2.5)
 def each_variable_has_its_own_slot(student, rng):
     """one slot a variable"""
     slots = compare_paths(student, rng, 0.5, 2, "Each variable has a velocity of its own shape.")

@@ -9,6 +9,9 @@ from autograder.errors import StudentError
 
 LAB = LabSettings(wall_s=120.0, preload=("numpy", "ddp_lab"))
 
+# Ranks that can send and receive, and have no collective at hand: these are the answers here.
+MESSAGES = "lessons.ranks.messages_only:MessagesOnly"
+
 
 def arrays(rng, n, elements, dtype=np.float64):
     """Return one array of whole numbers a rank; no two subsets of ranks have the same sum."""
@@ -73,7 +76,7 @@ def sized(run, n, expected, called):
 def on_ranks(student, name, n, inputs):
     """Run the learner's function on ranks; of ranks that all wait, say what to look for."""
     try:
-        return student.ranks(name, n, inputs)
+        return student.ranks(name, n, inputs, MESSAGES)
     except StudentError as error:
         if error.type_name != "Deadlock":
             raise
@@ -213,7 +216,7 @@ def misplaced(n, elements, rank, got, inputs, cuts):
 def one_chunk_a_step_to_the_right_neighbour(student, rng):
     """every rank sends n-1 messages of one chunk each, all to its right neighbour"""
     for n, elements in ((4, 8), (3, 12)):
-        run = student.ranks("ring_reduce_scatter", n, arrays(rng, n, elements))
+        run = student.ranks("ring_reduce_scatter", n, arrays(rng, n, elements), MESSAGES)
         one_way(run, n, "ring_reduce_scatter")
         counted(run, n, n - 1, "ring_reduce_scatter")
         sized(run, n, [(n - 1) * elements // n * 8] * n, "ring_reduce_scatter")
@@ -228,7 +231,7 @@ def the_callers_array_is_left_alone(student, rng):
         ring_reduce_scatter(comm, x)
         return bool((x == before).all())
 
-    run = student.ranks(keep, 4, arrays(rng, 4, 8))
+    run = student.ranks(keep, 4, arrays(rng, 4, 8), MESSAGES)
     if not all(run.results):
         raise Feedback(
             "ring_reduce_scatter changed the array x that it was given. "
@@ -241,7 +244,7 @@ def any_operation_and_one_rank(student, rng):
     """op may be any key of COMBINE, and one rank alone has nothing to do"""
     inputs = [rng.uniform(0.5, 2.0, size=9) for _ in range(3)]
     for op, combine in (("max", np.maximum), ("min", np.minimum), ("prod", np.multiply)):
-        run = student.ranks("ring_reduce_scatter", 3, [(x, op) for x in inputs])
+        run = student.ranks("ring_reduce_scatter", 3, [(x, op) for x in inputs], MESSAGES)
         expected = combine.reduce(inputs)
         for rank, got in enumerate(run.results):
             mine = slice(3 * rank, 3 * rank + 3)
@@ -256,7 +259,7 @@ def any_operation_and_one_rank(student, rng):
                 f'ring_reduce_scatter(comm, x, "{op}"): rank {rank} returned something else '
                 f'than the "{op}" of its chunk. Where in your code does op count?'
             )
-    run = student.ranks("ring_reduce_scatter", 1, [inputs[0]])
+    run = student.ranks("ring_reduce_scatter", 1, [inputs[0]], MESSAGES)
     close(run.results[0], inputs[0], called="ring_reduce_scatter on 1 rank")
     counted(run, 1, 0, "ring_reduce_scatter")
 
@@ -266,7 +269,7 @@ def every_message_is_the_right_partial_sum(student, rng):
     """in step s rank r sends chunk r-1-s, summed over the ranks that it has passed"""
     n, elements = 4, 14
     inputs = arrays(rng, n, elements)
-    run = student.ranks("ring_reduce_scatter", n, inputs)
+    run = student.ranks("ring_reduce_scatter", n, inputs, MESSAGES)
     cuts = own_chunks(student, elements, n)
     for rank in range(n):
         sent = [m for m in run.messages if m.src == rank]
@@ -286,7 +289,7 @@ def the_dtype_stays_what_it_was(student, rng):
     """integers and float32 are summed, and sent, as what they are"""
     for dtype in (np.int64, np.float32):
         inputs = [rng.integers(0, 99, size=8).astype(dtype) for _ in range(4)]
-        run = student.ranks("ring_reduce_scatter", 4, inputs)
+        run = student.ranks("ring_reduce_scatter", 4, inputs, MESSAGES)
         sent = {str(m.array.dtype) for m in run.messages}
         kept = {str(np.asarray(got).dtype) for got in run.results}
         if sent != {str(np.dtype(dtype))} or kept != sent:
@@ -361,7 +364,7 @@ def each_chunk_passes_each_link_once(student, rng):
     """every rank sends n-1 messages of one chunk each, all to its right neighbour"""
     for n in (3, 4):
         inputs = chunks_for(rng, n, (2,))
-        run = student.ranks("ring_all_gather", n, inputs)
+        run = student.ranks("ring_all_gather", n, inputs, MESSAGES)
         one_way(run, n, "ring_all_gather")
         counted(run, n, n - 1, "ring_all_gather")
         sized(run, n, [(n - 1) * 16] * n, "ring_all_gather")
@@ -372,7 +375,7 @@ def chunks_may_differ_in_length(student, rng):
     """chunks of different lengths are joined too, and one rank alone keeps its own"""
     for n, sizes in ((4, (2, 3, 0, 1)), (1, (5,))):
         inputs = chunks_for(rng, n, sizes)
-        run = student.ranks("ring_all_gather", n, inputs)
+        run = student.ranks("ring_all_gather", n, inputs, MESSAGES)
         for rank, got in enumerate(run.results):
             expected = np.concatenate(inputs)
             where = f"ring_all_gather of chunks of lengths {[len(x) for x in inputs]}: rank {rank}"
@@ -396,7 +399,7 @@ def what_arrived_is_passed_on(student, rng):
     """in step s rank r sends chunk r-s"""
     n = 5
     inputs = chunks_for(rng, n, (3,))
-    run = student.ranks("ring_all_gather", n, inputs)
+    run = student.ranks("ring_all_gather", n, inputs, MESSAGES)
     counted(run, n, n - 1, "ring_all_gather")
     for rank in range(n):
         for step, m in enumerate(m for m in run.messages if m.src == rank):
@@ -416,7 +419,7 @@ def what_rank_r_gave_may_be_empty_or_of_integers(student, rng):
         inputs = [rng.integers(1, 99, size=5 * (r == full)).astype(dtype) for r in range(n)]
         hint = "Does a chunk without elements travel too? And which dtype has what you join?"
         try:
-            run = student.ranks("ring_all_gather", n, inputs)
+            run = student.ranks("ring_all_gather", n, inputs, MESSAGES)
         except StudentError as error:
             raise Feedback(f"ring_all_gather: {error.type_name}.", hint=hint) from error
         for got in run.results:
@@ -429,7 +432,7 @@ def every_rank_has_the_sum(student, rng):
     """every rank returns the sum over all ranks, in x's shape and dtype"""
     for n, shape, dtype in ((4, (8,), np.float64), (3, (2, 5), np.float32), (2, (), np.int64)):
         inputs = [rng.integers(0, 100, size=shape).astype(dtype).reshape(shape) for _ in range(n)]
-        run = student.ranks("ring_all_reduce", n, inputs)
+        run = student.ranks("ring_all_reduce", n, inputs, MESSAGES)
         for rank, got in enumerate(run.results):
             where = f"ring_all_reduce over {n} ranks of {np.dtype(dtype)} {shape}: rank {rank}"
             if got is None:
@@ -450,7 +453,7 @@ def other_operations_too(student, rng):
     """op is handed on"""
     inputs = [rng.uniform(0.5, 2.0, size=(2, 3)) for _ in range(3)]
     for op, combine in (("max", np.maximum), ("prod", np.multiply)):
-        run = student.ranks("ring_all_reduce", 3, [(x, op) for x in inputs])
+        run = student.ranks("ring_all_reduce", 3, [(x, op) for x in inputs], MESSAGES)
         if not np.allclose(run.results[1], combine.reduce(inputs)):
             raise Feedback(
                 f'ring_all_reduce(comm, x, "{op}") is not the "{op}" over the ranks. '
@@ -462,7 +465,7 @@ def other_operations_too(student, rng):
 def two_n_minus_one_over_n_of_the_bytes(student, rng):
     """each rank sends 2(n-1)/n of the array in 2(n-1) messages to its right neighbour"""
     for n in (4, 5, 2):
-        run = student.ranks("ring_all_reduce", n, arrays(rng, n, 4 * n))
+        run = student.ranks("ring_all_reduce", n, arrays(rng, n, 4 * n), MESSAGES)
         sized(run, n, [2 * (n - 1) * 4 * 8] * n, "ring_all_reduce")
         counted(run, n, 2 * (n - 1), "ring_all_reduce")
         one_way(run, n, "ring_all_reduce")
@@ -475,7 +478,7 @@ def the_same_bits_on_every_rank(student, rng):
         (rng.normal(size=500) * 10.0 ** rng.integers(-4, 4, 500)).astype(np.float32)
         for _ in range(4)
     ]
-    run = student.ranks("ring_all_reduce", 4, inputs)
+    run = student.ranks("ring_all_reduce", 4, inputs, MESSAGES)
     close(run.results[0], sum(inputs), called="ring_all_reduce, rank 0", atol=1e-2, rtol=1e-3)
     for rank in (1, 2, 3):
         if np.asarray(run.results[rank]).tobytes() != np.asarray(run.results[0]).tobytes():
@@ -490,7 +493,7 @@ def uneven_arrays_cost_no_byte_more(student, rng):
     """an array that n does not divide is not made longer: 2(n-1) times its bytes in all"""
     for n, shape in ((4, (3, 7)), (5, (3,))):
         inputs = [rng.integers(0, 99, size=shape).astype(np.float32) for _ in range(n)]
-        run = student.ranks("ring_all_reduce", n, inputs)
+        run = student.ranks("ring_all_reduce", n, inputs, MESSAGES)
         for got in run.results:
             close(got, sum(inputs), called="ring_all_reduce", hint="Does n divide the elements?")
         if sum(run.bytes_sent(rank) for rank in range(n)) != 2 * (n - 1) * inputs[0].nbytes:
@@ -516,7 +519,7 @@ def views_are_reduced_and_x_is_kept(student, rng):
     for n in (3, 1):
         inputs = [rng.normal(size=(4, 5)) for _ in range(n)]
         try:
-            run = student.ranks(on_a_view, n, inputs)
+            run = student.ranks(on_a_view, n, inputs, MESSAGES)
         except StudentError as error:
             raise Feedback(f"ring_all_reduce of a view: {error.type_name}.", hint=hint) from error
         for total, kept in run.results:
@@ -724,7 +727,7 @@ def both_levels_take_op_and_leave_x_alone(student, rng):
 
     for op, combine in (("max", np.maximum), ("prod", np.multiply)):
         inputs = [rng.uniform(0.5, 2.0, size=(3, 4)) for _ in range(4)]
-        run = student.ranks(keep, 4, [(x, [(0, 1), (2, 3)], op) for x in inputs])
+        run = student.ranks(keep, 4, [(x, [(0, 1), (2, 3)], op) for x in inputs], MESSAGES)
         for got, kept in run.results:
             if not np.allclose(got, combine.reduce(inputs)):
                 raise Feedback(
@@ -763,7 +766,7 @@ def the_result_is_that_of_the_plain_ring(student, rng):
     """every rank returns the reduction over all ranks, however many pieces"""
     for n, elements, pieces in ((4, 24, 3), (3, 10, 2), (2, 3, 4), (1, 4, 2), (4, 8, 1)):
         inputs = arrays(rng, n, elements)
-        run = student.ranks("pipelined_ring", n, [(x, "sum", pieces) for x in inputs])
+        run = student.ranks("pipelined_ring", n, [(x, "sum", pieces) for x in inputs], MESSAGES)
         for rank, got in enumerate(run.results):
             if not np.array_equal(got, sum(inputs)):
                 raise Feedback(
@@ -782,7 +785,7 @@ def shape_operation_and_input_are_kept(student, rng):
         return y, bool((x == before).all())
 
     inputs = [rng.normal(size=(3, 4)) for _ in range(3)]
-    run = student.ranks(keep, 3, inputs)
+    run = student.ranks(keep, 3, inputs, MESSAGES)
     for got, kept in run.results:
         if not kept:
             raise Feedback("pipelined_ring changed its x. `work` is a copy made for you to change.")
@@ -799,7 +802,7 @@ def the_same_bytes_in_more_messages(student, rng):
     """2(n-1) messages a piece, all to the right neighbour, and no byte more"""
     for n, pieces in ((4, 3), (3, 2)):
         inputs = arrays(rng, n, n * pieces * 2)
-        run = student.ranks("pipelined_ring", n, [(x, "sum", pieces) for x in inputs])
+        run = student.ranks("pipelined_ring", n, [(x, "sum", pieces) for x in inputs], MESSAGES)
         one_way(run, n, "pipelined_ring")
         counted(run, n, 2 * (n - 1) * pieces, f"pipelined_ring in {pieces} pieces")
         sized(run, n, [2 * (n - 1) * pieces * 2 * 8] * n, "pipelined_ring")
@@ -810,7 +813,7 @@ def pieces_carry_the_array_and_nothing_else(student, rng):
     """uneven float32 and whole numbers: the right dtype, and 2(n-1) times the bytes in all"""
     for n, shape, pieces, dtype in ((3, (11,), 4, np.float32), (4, (3, 5), 3, np.int64)):
         inputs = [rng.integers(0, 99, size=shape).astype(dtype) for _ in range(n)]
-        run = student.ranks("pipelined_ring", n, [(x, "sum", pieces) for x in inputs])
+        run = student.ranks("pipelined_ring", n, [(x, "sum", pieces) for x in inputs], MESSAGES)
         whole = 2 * (n - 1) * inputs[0].nbytes
         for got in run.results:
             if not np.array_equal(got, sum(inputs)) or np.asarray(got).dtype != dtype:

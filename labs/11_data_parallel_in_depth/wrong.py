@@ -197,10 +197,26 @@ def used_parameters(loss, params):
     return [any(torch.equal(param, leaf) for leaf in leaves) for param in params]
 
 
-# %% wrong="runs_backward" question="used_parameters" check="backward_is_still_to_come" says="the graph has been used up"
+# %% wrong="runs_backward" question="used_parameters" check="what_backward_reaches_is_used" says="runs backward"
 def used_parameters(loss, params):
     grads = torch.autograd.grad(loss, params, allow_unused=True)
     return [grad is not None for grad in grads]
+
+
+# %% wrong="makes_gradients" question="used_parameters" check="backward_is_still_to_come" says="had a .grad before"
+def used_parameters(loss, params):
+    waiting, seen, leaves = [loss.grad_fn], {None}, set()
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            leaves.add(id(node.variable))
+        waiting.extend(before for before, _ in node.next_functions)
+    for param in params:
+        param.grad = 0 * param.detach() if hasattr(param, "detach") else None
+    return [id(param) in leaves for param in params]
 
 
 # %% wrong="asks_for_names" question="used_parameters" check="every_node_is_visited_once" says="What else does your walk ask for?"
@@ -270,6 +286,18 @@ def average_used(comm, params, used):
     for param, here in zip(params, used):
         if here:
             param.grad = comm.all_reduce(param.grad) / comm.size
+
+
+# %% wrong="sends_everything_by_hand" question="average_used" check="what_nobody_used_is_not_sent" says="What need not be sent?"
+def average_used(comm, params, used):
+    flags, n = np.array(used, float), comm.size
+    others = [((comm.rank + k) % n, (comm.rank - k) % n) for k in range(1, n)]
+    counts = flags + sum(comm.sendrecv(flags, *pair) for pair in others)
+    for param, count, has in zip(params, counts, used):
+        own = param.grad if has else torch.zeros_like(param)
+        total = own + sum(comm.sendrecv(own, *pair) for pair in others)
+        if count:
+            param.grad = total / n
 
 
 # %% wrong="zeros_of_float32" question="average_used" check="zeros_fit_their_parameter" says="What shape and dtype have the zeros"
@@ -529,6 +557,17 @@ def low_rank_average(comm, matrix, q, left_out):
     left_out.copy_(full - p @ own.T)
     q = comm.all_reduce(own) / comm.size
     return p @ q.T, q
+
+
+# %% wrong="sends_the_gradient_itself" question="low_rank_average" check="only_the_factors_travel" says="Which two matrices"
+def low_rank_average(comm, matrix, q, left_out):
+    full, n = matrix + left_out, comm.size
+    pairs = [((comm.rank + k) % n, (comm.rank - k) % n) for k in range(1, n)]
+    total = full + sum(comm.sendrecv(full, *pair) for pair in pairs)
+    p = torch.linalg.qr(total @ q).Q
+    left_out[...] = full - p @ (full.T @ p).T
+    mean = total.T @ p / n
+    return p @ mean.T, mean
 
 
 # %% wrong="factors_in_double_precision" question="low_rank_average" check="single_precision_and_wide_matrices" says="Training is in float32"

@@ -457,11 +457,24 @@ def sums_of(rows, n):
     """Return the partitions of the sums, and what was made before and after they were asked for."""
     pairs = RDD(len(rows), lambda i: [tuple(pair) for pair in rows[i]])
     sums = sum_by_key(pairs, n)
+    if not hasattr(sums, "partition"):
+        return type(sums).__name__
     before = list(pairs.made)
     found = [[list(pair) for pair in sums.partition(r)] for r in range(sums.n)]
     once = len(pairs.made)
     sums.partition(0)
     return sums.n, found, before, once, len(pairs.made) - once
+
+
+def summed(student, rows, n):
+    """Return what `sums_of` returns; raise Feedback if it was given no RDD."""
+    got = student.probe(sums_of, rows=rows, n=n)
+    if isinstance(got, str):
+        raise Feedback(
+            f"sum_by_key(rdd, {n}) returned {got}, expected an RDD of {n} partitions.",
+            hint="What is asked for a partition when somebody needs it, and not before?",
+        )
+    return got
 
 
 def pairs_of(rng, n):
@@ -476,7 +489,7 @@ def each_partition_has_the_sums_of_its_keys(student, rng):
     """partition r has (key, sum) of the keys whose place is r, in order"""
     for partitions, n in ((3, 2), (2, 4), (1, 1)):
         rows = pairs_of(rng, partitions)
-        count, found, *_ = student.probe(sums_of, rows=rows, n=n)
+        count, found, *_ = summed(student, rows, n)
         if count != n:
             raise Feedback(f"sum_by_key(rdd, {n}) has {count} partitions.")
         totals = {}
@@ -491,7 +504,7 @@ def each_partition_has_the_sums_of_its_keys(student, rng):
 def a_sum_needs_every_partition_and_is_lazy(student, rng):
     """nothing is computed at first; a partition of the sums asks each of the parent's once"""
     rows = pairs_of(rng, 3)
-    _, _, before, once, more = student.probe(sums_of, rows=rows, n=2)
+    _, _, before, once, more = summed(student, rows, 2)
     if before:
         raise Feedback(f"sum_by_key itself made partitions {before}. When should it compute?")
     if (once, more) != (6, 3):
@@ -505,7 +518,7 @@ def a_sum_needs_every_partition_and_is_lazy(student, rng):
 def keys_may_be_numbers(student, rng):
     """keys may be numbers, as those of slices are"""
     rows = [[[k, 1.5] for k in range(4)], [[k, float(rng.integers(9))] for k in range(4)]]
-    _, found, *_ = student.probe(sums_of, rows=rows, n=2)
+    _, found, *_ = summed(student, rows, 2)
     want = [[[k, 1.5 + rows[1][k][1]] for k in (r, r + 2)] for r in range(2)]
     close(found, want, called="sums of numbered slices", hint="Who says where a key belongs?")
 

@@ -311,6 +311,15 @@ class RDD:
         return [row for i in range(self.n) for row in self.partition(i)]
 
 
+# %% wrong="sums_at_once" question="sum_by_key" check="each_partition_has_the_sums_of_its_keys" says="expected an RDD"
+def sum_by_key(rdd, n):
+    sums = {}
+    for p in range(rdd.n):
+        for key, value in rdd.partition(p):
+            sums[key] = sums.get(key, 0) + value
+    return sums
+
+
 # %% wrong="as_if_it_were_narrow" question="sum_by_key" check="each_partition_has_the_sums_of_its_keys" says="Of which partitions of the pairs"
 def sum_by_key(rdd, n):
     return RDD(n, lambda r: reduce_task([rdd.partition(r % rdd.n)], add))

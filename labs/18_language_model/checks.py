@@ -120,9 +120,22 @@ def softmax_of(scores, out_grad=None):
 
     x = mt.tensor(scores).requires_grad_()
     out = CausalSoftmax()(x)
+    if not isinstance(out.op, CausalSoftmax):
+        return type(out.op).__name__
     if out_grad is None:
         return out.detach().numpy()
     return mt.grad(out, [x], grad_outputs=mt.tensor(out_grad))[0].numpy()
+
+
+def softmaxed(student, scores, **adjoint):
+    """Return what the learner's operator gives, or its gradient; it has to be one operator."""
+    got = student.probe(softmax_of, scores=scores, **adjoint)
+    if isinstance(got, str):
+        raise Feedback(
+            f"CausalSoftmax()(scores) is the result of {got}. What `compute` returns becomes the "
+            "result of your operator by itself: leave __call__ as it is."
+        )
+    return got
 
 
 def masked_softmax(scores):
@@ -137,7 +150,7 @@ def each_row_is_a_softmax_of_what_it_sees(student, rng):
     """row i is the softmax of its scores 0 to i, and zero behind them"""
     for shape in ((2, 3, 5, 5), (4, 4)):
         scores = rng.normal(size=shape)
-        got, want = student.probe(softmax_of, scores=scores), masked_softmax(scores)
+        got, want = softmaxed(student, scores), masked_softmax(scores)
         hint = "Each row adds up to 1."
         if np.shape(got) == shape:
             later = np.triu(np.ones(shape[-2:], bool), 1)
@@ -157,7 +170,7 @@ def the_gradient_is_that_of_the_formula(student, rng):
         scores, adjoint = rng.normal(size=shape), rng.normal(size=shape)
         p = masked_softmax(scores)
         want = p * (adjoint - (adjoint * p).sum(axis=-1, keepdims=True))
-        got = student.probe(softmax_of, scores=scores, out_grad=adjoint)
+        got = softmaxed(student, scores, out_grad=adjoint)
         hint = "Which axis does the sum go over, and is it kept?"
         if np.allclose(got, p * adjoint):
             hint = "A softmax's numbers share 1: where one grows, the others shrink."
@@ -168,7 +181,7 @@ def the_gradient_is_that_of_the_formula(student, rng):
 def large_scores_do_not_overflow(student, rng):
     """scores of 1,000 have a softmax too, and float32 stays float32"""
     scores = (1000 * rng.normal(size=(3, 6, 6))).astype(np.float32)
-    got = np.asarray(student.probe(softmax_of, scores=scores))
+    got = np.asarray(softmaxed(student, scores))
     if not np.all(np.isfinite(got)):
         raise Feedback(
             "CausalSoftmax of scores of about 1,000 is not finite. exp(1000) overflows: which "
@@ -186,7 +199,7 @@ def what_comes_later_has_no_say(student, rng):
     later = np.triu(np.ones((5, 5), bool), 1)
     other = np.where(later, 1e4 * rng.uniform(1, 2, size=scores.shape), scores)
     close(
-        student.probe(softmax_of, scores=other),
+        softmaxed(student, other),
         masked_softmax(scores),
         called="CausalSoftmax",
         hint="From which scores is the largest of a row taken?",
@@ -211,9 +224,28 @@ def attend(x, weights, heads, out_grad=None):
             part[...] = mt.tensor(array)
     x = mt.tensor(x).requires_grad_()
     out = attention(x)
+    waiting, seen = [out], set()
+    while waiting:
+        value = waiting.pop()
+        if id(value) not in seen:
+            seen.add(id(value))
+            waiting += value.inputs
+            if value.op and value.op.name == "scaled_dot_product_attention":
+                return value.op.name
     if out_grad is None:
         return out.detach().numpy()
     return [g.numpy() for g in mt.grad(out, [x, *parts], grad_outputs=mt.tensor(out_grad))]
+
+
+def attended(student, **inputs):
+    """Return what the learner's Attention gives; not what the package has ready."""
+    got = student.probe(attend, **inputs)
+    if isinstance(got, str):
+        raise Feedback(
+            f"Attention calls {got}, which is all of it. Make it of products, your softmax and "
+            "reshapes: section 8 measures them one by one."
+        )
+    return got
 
 
 def attention_weights(rng, width):
@@ -250,7 +282,7 @@ def attention_is_that_of_the_formula(student, rng):
     """the result is out(softmax(q k' / sqrt(D)) v), head by head"""
     for shape, heads in (((2, 5, 8), 2), ((1, 3, 6), 3), ((3, 4, 4), 1)):
         x, weights = row(rng, *shape), attention_weights(rng, shape[-1])
-        got = student.probe(attend, x=x, weights=weights, heads=heads)
+        got = attended(student, x=x, weights=weights, heads=heads)
         hint = CAUSAL
         if np.shape(got) == shape:
             if np.allclose(got, attending(x, weights, heads, scaled=False), atol=1e-4):
@@ -273,7 +305,7 @@ def attention_is_that_of_the_formula(student, rng):
 def gradients_reach_x_and_every_weight(student, rng):
     """x and all four parameters have the gradients of the formula"""
     x, weights, out_grad = row(rng, 2, 4, 6), attention_weights(rng, 6), row(rng, 2, 4, 6)
-    got = student.probe(attend, x=x, weights=weights, heads=2, out_grad=out_grad)
+    got = attended(student, x=x, weights=weights, heads=2, out_grad=out_grad)
     step, inputs = 1e-5, [a.astype(np.float64) for a in (x, *weights)]
     for at, name in enumerate(("x", "qkv.weight", "qkv.bias", "out.weight", "out.bias")):
         towards = rng.normal(size=inputs[at].shape)
@@ -298,9 +330,9 @@ def no_token_sees_the_future(student, rng):
     x, weights = row(rng, 2, 6, 8), attention_weights(rng, 8)
     other = x.copy()
     other[:, 3:] = row(rng, 2, 3, 8)
-    got = [student.probe(attend, x=rows, weights=weights, heads=4) for rows in (x, other)]
+    got = [attended(student, x=rows, weights=weights, heads=4) for rows in (x, other)]
     close(got[0][:, :3], got[1][:, :3], called="Attention before token 3", hint=CAUSAL, atol=1e-5)
-    alone = student.probe(attend, x=x[:, :1], weights=weights, heads=4)
+    alone = attended(student, x=x[:, :1], weights=weights, heads=4)
     close(alone, attending(x[:, :1], weights, 4), called="one token", rtol=1e-3, atol=1e-4)
 
 
@@ -349,17 +381,21 @@ def any_number_of_tokens_has_its_costs(student, rng):
         )
 
 
-def one_step(seed, averaged):
-    """Return what a step does to a small GPT: loss, gradients, and what average and loss were."""
-    import numpy as np
-
+def one_step(table, bias, x, y, averaged):
+    """Return what a step does to a model of a table: loss, parameters, what average and step saw."""
     import minitorch as mt
 
-    rng = np.random.default_rng(seed)
-    model = GPT(layers=1, width=8, heads=2, context=5, vocabulary=9, seed=seed)
+    class Table(Module):
+        """Logits of the next token by the token alone."""
+
+        def __init__(self):
+            self.table, self.bias = Parameter(table), Parameter(bias)
+
+        def forward(self, tokens):
+            return mt.nn.functional.embedding(tokens, self.table) + self.bias
+
+    model, taken = Table(), []
     parameters = list(model.parameters())
-    x, y = rng.integers(9, size=(2, 3, 5))
-    taken = []
 
     class Optimizer:
         def step(self):
@@ -369,20 +405,36 @@ def one_step(seed, averaged):
         taken.append([type(g).__name__ for g in grads])
         return [2.0 * g + 1.0 for g in grads]
 
-    right = F.cross_entropy(model(mt.tensor(x)).reshape(-1, 9), mt.tensor(y.reshape(-1)))
-    wanted = [g.numpy().copy() for g in mt.grad(right, parameters)]
-    before = [p.detach().numpy().copy() for p in parameters]
     for p in parameters:
         p.grad = mt.ones_like(p.detach())
     loss = train_step(model, Optimizer(), x, y, *([average] if averaged else []))
-    same = all(np.array_equal(a, p.detach().numpy()) for a, p in zip(before, parameters))
-    return {"loss": loss, "right": right.item(), "wanted": wanted, "taken": taken, "same": same}
+    return loss, taken, [p.detach().numpy().copy() for p in parameters]
+
+
+def stepped(student, rng, averaged=False):
+    """Return what a step did, and the loss and gradients by their formula."""
+    table, bias = row(rng, 9, 9), row(rng, 9)
+    x, y = rng.integers(9, size=(2, 3, 5))
+    loss, taken, after = student.probe(
+        one_step, table=table, bias=bias, x=x, y=y, averaged=averaged
+    )
+    logits = (table[x] + bias).astype(float)
+    p = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+    slope = (p - np.eye(9)[y]) / y.size
+    by_token = np.eye(9)[x].reshape(-1, 9).T @ slope.reshape(-1, 9)
+    return {
+        "loss": loss,
+        "taken": taken,
+        "same": all(np.array_equal(a, b) for a, b in zip(after, (table, bias))),
+        "right": float(-np.log((p * np.eye(9)[y]).sum(axis=-1)).mean()),
+        "wanted": [by_token, slope.sum(axis=(0, 1))],
+    }
 
 
 @check("train_step", weight=2)
 def the_optimizer_finds_the_gradients_of_the_loss(student, rng):
     """each .grad is the gradient of the mean loss when optimizer.step() is called, once"""
-    found = student.probe(one_step, seed=int(rng.integers(1000)), averaged=False)
+    found = stepped(student, rng)
     if len(found["taken"]) != 1:
         raise Feedback(f"optimizer.step() was called {len(found['taken'])} times in train_step.")
     got = found["taken"][0]
@@ -401,7 +453,7 @@ def the_optimizer_finds_the_gradients_of_the_loss(student, rng):
 @check("train_step", requires="the_optimizer_finds_the_gradients_of_the_loss")
 def the_loss_before_the_step_comes_back(student, rng):
     """train_step returns the loss before the step, a float"""
-    found = student.probe(one_step, seed=int(rng.integers(1000)), averaged=False)
+    found = stepped(student, rng)
     if not isinstance(found["loss"], float):
         raise Feedback(f"train_step returned {type(found['loss']).__name__}, expected a float.")
     close(found["loss"], found["right"], called="the loss", hint="Of which batch, and when?")
@@ -410,7 +462,7 @@ def the_loss_before_the_step_comes_back(student, rng):
 @check("train_step", weight=2)
 def gradients_are_averaged_where_that_is_asked_for(student, rng):
     """average gets arrays, and what it returns is what the optimizer finds"""
-    found = student.probe(one_step, seed=int(rng.integers(1000)), averaged=True)
+    found = stepped(student, rng, averaged=True)
     if len(found["taken"]) != 2:
         raise Feedback("average is called once, before optimizer.step().")
     kinds, got = found["taken"]
@@ -422,7 +474,7 @@ def gradients_are_averaged_where_that_is_asked_for(student, rng):
 
 
 def small_training(steps):
-    """Return the exact answers and the loss on them of a GPT that learns to sort three digits."""
+    """Train a GPT to sort three digits, and leave it there."""
     import numpy as np
 
     import lessons.language.data as data
@@ -435,22 +487,29 @@ def small_training(steps):
         adam.lr = 0.01 * min(1, (step + 1) / 20) * (1 - 0.9 * step / steps)
         rows = data.problems(np.random.default_rng(step), 96, 3).reshape(32, -1)
         train_step(model, adam, rows[:, :-1], rows[:, 1:])
+    globals()["__small__"] = model
 
-    def logits(rows):
-        with mt.no_grad():
-            return model(mt.tensor(rows)).numpy()
 
-    right = data.exact_share(lambda rows: logits(rows)[:, -1], 3, 100)
-    return right, data.answer_loss(logits, 3, 100)
+def small_logits(rows):
+    """Return the logits of the GPT that was left there; the answers are not known here."""
+    import minitorch as mt
+
+    with mt.no_grad():
+        return globals()["__small__"](mt.tensor(rows)).numpy()
 
 
 @check("train_step", weight=2, requires="the_optimizer_finds_the_gradients_of_the_loss")
 def a_small_model_learns_to_sort(student, rng):
     """a small GPT of yours sorts three digits, with a loss that no table of the last two reaches"""
-    from lessons.language.data import least_table_loss
+    from lessons.language.data import answer_loss, exact_share, least_table_loss
 
-    right, loss = student.probe(small_training, steps=SMALL_STEPS)
-    table = least_table_loss(3, seen=2, n=3000)
+    student.probe(small_training, steps=SMALL_STEPS)
+
+    def logits(rows):
+        return np.asarray(student.probe(small_logits, rows=rows))
+
+    right = exact_share(lambda rows: logits(rows)[:, -1], 3, 100)
+    loss, table = answer_loss(logits, 3, 100), least_table_loss(3, seen=2, n=3000)
     if loss > table / 2 or right < 0.5:
         raise Feedback(
             f"after {SMALL_STEPS} steps {right:.0%} are sorted exactly, with a loss of {loss:.2f}; "
@@ -465,7 +524,7 @@ SMALL_STEPS = 150
 @check("train_step", hidden=True, requires="gradients_are_averaged_where_that_is_asked_for")
 def gradients_are_those_of_this_batch(student, rng):
     """without average nothing is averaged"""
-    found = student.probe(one_step, seed=int(rng.integers(1000)), averaged=False)
+    found = stepped(student, rng)
     close(found["taken"][-1], found["wanted"], called="gradients", rtol=1e-3, atol=1e-5,
           hint="What happens where average is None?")  # fmt: skip
 
@@ -480,7 +539,7 @@ def recompute(seed, rows, out_grad):
     import minitorch as mt
 
     inner = Block(8, 2, np.random.default_rng(seed))
-    parameters, modes = list(inner.parameters()), []
+    parameters, modes, single = list(inner.parameters()), [], []
 
     def block(x):
         modes.append(mt.is_grad_enabled())
@@ -491,16 +550,27 @@ def recompute(seed, rows, out_grad):
         x = mt.tensor(rows).requires_grad_()
         out = function(x)
         modes.append("forward")
+        one = getattr(out, "inputs", ())[:1]
+        single.append(bool(one) and one[0] is x and isinstance(out.op, Recomputed))
         again = (out * mt.tensor(out_grad)).sum()
         grads = mt.grad(again, [x, *parameters])
         found.append([out.detach().numpy(), *(g.numpy() for g in grads)])
         modes.append("backward")
-    return found, modes[: modes.index("backward")]
+    return found, modes[: modes.index("backward")], single[0]
 
 
 def recomputing(student, rng, rows=2):
+    """Return results and gradients with the operator and without, and how the block was run."""
     x, out_grad = row(rng, rows, 3, 8), row(rng, rows, 3, 8)
-    return student.probe(recompute, seed=int(rng.integers(1000)), rows=x, out_grad=out_grad)
+    found, modes, single = student.probe(
+        recompute, seed=int(rng.integers(1000)), rows=x, out_grad=out_grad
+    )
+    if not single:
+        raise Feedback(
+            "the result of Recomputed(block)(x, ...) is not that of one operator with x as its "
+            "first input: what is inside of the block is held after all. Leave __call__ as it is."
+        )
+    return found, modes
 
 
 @check("Recomputed", weight=2)
@@ -642,6 +712,8 @@ def go_on(seed, steps, more):
         return [p.detach().numpy().copy() for p in run.model.parameters()]
 
     first = Run(seed=seed, **small)
+    starts = [go(run, 0) for run in (first, Run(seed=seed + 1, **small))]
+    moved = [p.copy() for p in go(Run(seed=seed, **small), 1)]
     go(first, steps)
     state = first.state_dict()
     straight = go(first, steps + more)
@@ -651,14 +723,30 @@ def go_on(seed, steps, more):
         run.load_state_dict(state)
         at = run.step
         found.append([at, go(run, steps + more)])
-    return straight, found, sorted(state)
+    return straight, found, [*starts, moved]
+
+
+def is_trained(beginnings):
+    """Raise Feedback unless another seed begins elsewhere, and Adam's steps move parameters."""
+    start, other, moved = beginnings
+    first = np.concatenate([np.abs(b - a).ravel() for a, b in zip(start, moved)])
+    alike = np.isclose(first, np.median(first), rtol=0.1)  # but where the gradient is nothing
+    begins_alike = all(np.array_equal(a, b) for a, b in zip(start, other))
+    if begins_alike or not np.median(first) or alike.mean() < 0.8:
+        raise Feedback(
+            "a Run has the model of its own seed and Training's Adam, whose first step moves each "
+            "parameter equally far. Only the two methods are yours to write."
+        )
 
 
 @check("Run", weight=3)
 def a_run_goes_on_bit_for_bit(student, rng):
     """a run that goes on from a state has the same bits as one that never stopped"""
     steps = int(rng.integers(2, 5))
-    straight, found, _ = student.probe(go_on, seed=int(rng.integers(1000)), steps=steps, more=3)
+    straight, found, beginnings = student.probe(
+        go_on, seed=int(rng.integers(1000)), steps=steps, more=3
+    )
+    is_trained(beginnings)
     at, got = found[0]
     if at != steps:
         raise Feedback(f"after {steps} steps the state says {at}. What is the place in the data?")
@@ -893,35 +981,75 @@ def one_slot_and_no_request_are_counted(student, rng):
 # ---- 7. Generator
 
 
-def generating(seed, order):
-    """Return logits of a Generator for calls in order, and those of whole rows."""
+def generating(weights, order):
+    """Return the logits of a Generator over a GPT of these weights, for calls in order."""
     import numpy as np
 
     import minitorch as mt
 
-    model = GPT(layers=2, width=8, heads=2, context=12, vocabulary=9, seed=seed)
-    generator, seen, found = Generator(model), {}, []
+    model = GPT(layers=2, width=8, heads=2, context=12, vocabulary=9)
+    with mt.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter[...] = mt.tensor(weights[name])
+    generator, found = Generator(model), []
     for what, slots, tokens in order:
         if what == "free":
             generator.free(slots[0])
-            continue
-        if what == "start":
-            seen[slots[0]] = list(tokens)
-            got = [generator.start(slots[0], list(tokens))]
+        elif what == "start":
+            found.append([np.asarray(generator.start(slots[0], list(tokens)))])
         else:
-            for slot, token in zip(slots, tokens):
-                seen[slot].append(token)
-            got = generator.step(list(slots), list(tokens))
-        with mt.no_grad():
-            want = [model(mt.tensor(np.array([seen[s]]))).numpy()[0, -1] for s in slots]
-        found.append([np.asarray(got), np.stack(want)])
+            found.append(np.asarray(generator.step(list(slots), list(tokens))))
     return found
 
 
+LINEAR = {"attention.qkv": (24, 8), "attention.out": (8, 8), "up": (32, 8), "down": (8, 32)}
+
+
+def small_gpt(rng):
+    """Return weights, by name, of a GPT of two layers, of width 8, for 12 places and 9 tokens."""
+    weights = {"tokens": row(rng, 9, 8), "places": row(rng, 12, 8)}
+    linear = {f"blocks.{k}.{name}": shape for k in (0, 1) for name, shape in LINEAR.items()}
+    for name, shape in (linear | {"head": (9, 8)}).items():
+        weights[f"{name}.weight"] = row(rng, *shape) / 3
+        weights[f"{name}.bias"] = row(rng, shape[0]) / 3
+    for name in ("norm", *(f"blocks.{k}.{at}" for k in (0, 1) for at in ("before", "between"))):
+        weights[f"{name}.gain"], weights[f"{name}.bias"] = 1 + row(rng, 8) / 3, row(rng, 8) / 3
+    return weights
+
+
+def logits_by_formula(w, tokens):
+    """Return the logits (V,) of a row's next token, by the formulas of the notebook's GPT."""
+
+    def norm(name, h):
+        h = (h - h.mean(axis=-1, keepdims=True)) / np.sqrt(h.var(axis=-1, keepdims=True) + 1e-5)
+        return h * w[f"{name}.gain"] + w[f"{name}.bias"]
+
+    def linear(name, h):
+        return h @ w[f"{name}.weight"].T + w[f"{name}.bias"]
+
+    h = (w["tokens"][tokens] + w["places"][: len(tokens)])[np.newaxis].astype(float)
+    for block in ("blocks.0", "blocks.1"):
+        parts = [
+            w[f"{block}.attention.{p}.{of}"] for p in ("qkv", "out") for of in ("weight", "bias")
+        ]
+        h = h + attending(norm(f"{block}.before", h), parts, 2)
+        up = np.maximum(linear(f"{block}.up", norm(f"{block}.between", h)), 0)
+        h = h + linear(f"{block}.down", up)
+    return linear("head", norm("norm", h))[0, -1]
+
+
 def generated(student, rng, order):
-    pairs = student.probe(generating, seed=int(rng.integers(1000)), order=order)
-    for (what, slots, tokens), (got, want) in zip((o for o in order if o[0] != "free"), pairs):
-        yield f"{what}({slots if what == 'step' else slots[0]}, {tokens})", got, want
+    """Yield each call that gives logits, the logits, and those of the formula for whole rows."""
+    weights, rows = small_gpt(rng), {}
+    results = iter(student.probe(generating, weights=weights, order=order))
+    for what, slots, tokens in order:
+        if what == "free":
+            continue
+        for slot, token in zip(slots, [tokens] if what == "start" else tokens):
+            rows[slot] = list(token) if what == "start" else [*rows[slot], token]
+        want = np.stack([logits_by_formula(weights, rows[slot]) for slot in slots])
+        called = f"{what}({slots if what == 'step' else slots[0]}, {tokens})"
+        yield called, next(results), want
 
 
 def drawn(rng, n):
@@ -934,7 +1062,7 @@ def a_prompt_is_run_to_its_end(student, rng):
     order = [["start", [0], drawn(rng, 4)], ["start", [3], drawn(rng, 1)]]
     for called, got, want in generated(student, rng, order):
         hint = "Which of the logits is that after the last token?"
-        close(got, want, called=called, hint=hint, rtol=1e-4, atol=1e-5)
+        close(got, want, called=called, hint=hint, rtol=1e-3, atol=1e-4)
 
 
 @check("Generator", weight=2, requires="a_prompt_is_run_to_its_end")
@@ -944,7 +1072,7 @@ def steps_go_on_with_each_slots_row(student, rng):
     order += [["step", slots, drawn(rng, len(slots))] for slots in ([0, 2], [2, 0], [2], [0, 2])]
     for called, got, want in generated(student, rng, order):
         hint = "Which cache belongs to which token?"
-        close(got, want, called=called, hint=hint, rtol=1e-4, atol=1e-5)
+        close(got, want, called=called, hint=hint, rtol=1e-3, atol=1e-4)
 
 
 @check("Generator", requires="a_prompt_is_run_to_its_end")
@@ -954,7 +1082,7 @@ def a_slot_begins_anew(student, rng):
     order += [["step", [1], drawn(rng, 1)], ["free", [1], []], ["start", [1], drawn(rng, 3)]]
     for called, got, want in generated(student, rng, order):
         hint = "What of the row before is still there?"
-        close(got, want, called=called, hint=hint, rtol=1e-4, atol=1e-5)
+        close(got, want, called=called, hint=hint, rtol=1e-3, atol=1e-4)
 
 
 def freed(seed):

@@ -315,7 +315,7 @@ def test_a_long_chain_in_another_order_runs_each_statement_twice_at_most() -> No
 @pytest.mark.sandbox
 def test_what_notebooks_take_from_autograder_is_there(sample_lab, notebook) -> None:
     cells = [
-        "from autograder import compare, lab\nq = lab('scale_and_sum')",
+        "from autograder import compare, kept_rate, lab\nq = lab('scale_and_sum')",
         "def scale(x, factor):\n    compare('size', 3, computed=3)\n    return x * factor",
         "if True:\n    predicted_size = 3\n    q.check('predicted_size')",
     ]

@@ -45,6 +45,16 @@ def test_a_local_name_does_not_pull_in_a_global_of_that_name() -> None:
     ]
 
 
+def test_an_exception_that_is_caught_binds_no_name_for_other_statements() -> None:
+    wanted = "try:\n    def f(): return 1\nexcept ImportError as error:\n    print(error)"
+    other = "try:\n    train()\nexcept OSError as error:\n    print(error)"
+    assert run("f", other, wanted) == [wanted]
+    kept = "error = None\ntry:\n    train()\nexcept OSError as error:\n    why = str(error)"
+    assert run("g", kept, "def g(): return error") == ["error = None", "def g(): return error"]
+    after = "try:\n    def f(): return error\nexcept ImportError as error:\n    print(error)"
+    assert run("f", "error = 1", after) == ["error = 1", after]
+
+
 def test_statements_that_act_on_a_needed_name_run() -> None:
     cell = "table = {}\ntable['a'] = 1\ntable.update(b=2)\ntable.c = 3\nother['a'] = 1"
     found = run("f", cell, "def f(): return table")

@@ -24,6 +24,12 @@ OTHERWISE = [  # lab, question, words of its solution, other words that are as r
         "len(set(users[i])) == 1 and users[i][0] is not None",
     ),
     ("02_autodiff", "topological_order", "return order", "return tuple(order)"),
+    (  # an object that can be called, and has no code of its own
+        "00_the_machine",
+        "by_tensors",
+        "def by_tensors",
+        "@__import__('functools').partial\ndef by_tensors",
+    ),
 ]
 
 
