@@ -93,10 +93,7 @@ def pipeline(
 
 
 def finish_times(
-    schedule: str,
-    microbatches: int,
-    forward: Sequence[float],
-    backward: Sequence[float],
+    schedule: str, microbatches: int, forward: Sequence[float], backward: Sequence[float]
 ) -> tuple[list[float], list[int]]:
     """Return when each stage ends and the most micro-batches that it keeps, as `pipeline` says.
 

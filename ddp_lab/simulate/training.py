@@ -23,14 +23,7 @@ from ddp_lab.arguments import check_count, check_name
 from ddp_lab.errors import DoesNotFit, InvalidArgument
 from ddp_lab.simulate.cluster import Cluster, Mesh, mesh
 from ddp_lab.simulate.ddp import ddp
-from ddp_lab.simulate.layers import (
-    BACKWARD,
-    STATES,
-    LayerCost,
-    LayerTime,
-    check_layers,
-    layer_time,
-)
+from ddp_lab.simulate.layers import BACKWARD, STATES, LayerCost, LayerTime, check_layers, layer_time
 from ddp_lab.simulate.pipeline import finish_times
 from ddp_lab.simulate.zero import fetched
 
@@ -197,12 +190,7 @@ def _samples(
 
 
 def _how(
-    strategy: str,
-    servers: int | None,
-    dp: int,
-    bucket_bytes: float,
-    overlap: bool,
-    states: float,
+    strategy: str, servers: int | None, dp: int, bucket_bytes: float, overlap: bool, states: float
 ) -> _How:
     check_name("training", "strategy", strategy, STRATEGIES)
     if servers is not None and strategy != "parameter_server":

@@ -15,11 +15,7 @@ HINT = (
     "Across: time. Above, a line for each request. Below, slots: a box is an iteration, with the "
     "number of the request that is in the slot."
 )
-LEGEND = (
-    ("bar grad", "waits"),
-    ("bar", "has a token"),
-    ("bar faded", "still to come"),
-)
+LEGEND = (("bar grad", "waits"), ("bar", "has a token"), ("bar faded", "still to come"))
 
 
 def see_generation(

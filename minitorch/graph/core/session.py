@@ -85,11 +85,7 @@ class Session:
         self._steps: dict[tuple[object, ...], Run] = {}
         self._ready: dict[tuple[object, ...], _Ready] = {}
 
-    def run(
-        self,
-        fetches: object,
-        feed_dict: Feeds | None = None,
-    ) -> Any:
+    def run(self, fetches: object, feed_dict: Feeds | None = None) -> Any:
         """Return the values of `fetches`, in the same structure.
 
         Arrays are the caller's: each has memory of its own, not a feed's nor a variable's.

@@ -32,9 +32,7 @@ FAR = 24  # steps: what was computed so long ago has left the nearest caches
 
 
 def fuse(
-    fetches: Sequence[Node],
-    fed: Collection[Node] = (),
-    reasons: list[str] | None = None,
+    fetches: Sequence[Node], fed: Collection[Node] = (), reasons: list[str] | None = None
 ) -> list[Node]:
     """Return the fetches with groups of elementwise operators fused.
 

@@ -51,9 +51,7 @@ loops."""
 
 OF_LOOPS = ("loop_values", "loop_invariants")  # nothing to do where there is no loop
 
-ON_REQUEST: dict[str, Pass] = {
-    "recompute": computed_again,
-}
+ON_REQUEST: dict[str, Pass] = {"recompute": computed_again}
 """Passes that trade something for something else, time for memory, and so run only when named."""
 
 

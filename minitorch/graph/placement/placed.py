@@ -76,14 +76,7 @@ class PlacedSession(Session):
     def place(self, order: Sequence[Node], fed: Collection[Node] = ()) -> dict[Node, int]:
         """Return the rank of every node of a run that is not on all of them."""
         writers = [node for node in self.graph.nodes if writes_of(node)]
-        return place(
-            order,
-            fed,
-            self.ranks.size,
-            self.devices,
-            writers=writers,
-            homes=self.homes,
-        )
+        return place(order, fed, self.ranks.size, self.devices, writers=writers, homes=self.homes)
 
 
 class PlacedRun:
