@@ -78,7 +78,6 @@ def pipeline(
         backward: seconds of its backward, likewise.
         overhead: seconds that each action takes besides, such as to start kernels and copy.
         chunks: stages on each rank, for the interleaved schedules.
-
     Raises:
         InvalidArgument: an unknown schedule, a table that is none, or a number that makes no sense.
     """

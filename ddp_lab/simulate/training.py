@@ -115,7 +115,6 @@ def training(
         overlap: whether gradients travel beside the rest of backward.
         states: bytes kept for each of parameters. 4 is parameters, gradients and Adam in one
             precision; 8 is 16-bit parameters with Adam in 32 bits.
-
     Raises:
         DoesNotFit: a stage needs more memory than a device has.
         InvalidArgument: sizes that do not divide, more ranks than devices, more stages than

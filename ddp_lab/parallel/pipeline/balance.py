@@ -29,7 +29,6 @@ def split(
         stages: how many runs, at most one for each layer.
         costs: what each layer costs, in any unit. Without it, the number of its parameters and
             one more.
-
     Raises:
         InvalidArgument: more stages than layers, or costs that do not fit.
     """
