@@ -55,10 +55,7 @@ class Session:
             "compiled": as straight-line Python; the fastest.
             "interpreter": node by node, a loop within.
             "tokens": loops taken apart, as tokens that move; tells what happens.
-            "parallel": the same by several threads.
-            "arena": in the memory that was planned.
-        options: of the executor: `shuffle=` and `on_event=` of "tokens", `threads=` of "parallel",
-            `poison=` of "arena".
+        options: of the executor: `shuffle=` and `on_event=` of "tokens".
     """
 
     default_executor: ClassVar[str] = "compiled"

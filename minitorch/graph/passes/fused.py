@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from ...arrays.library import Array, DType, Namespace
-from ...compile import engine
 from ...compile.gpu import cuda_driver
 from ...compile.kernels import Kernel, kernel
 from ...compile.rows import Program
@@ -171,13 +170,6 @@ class Fused(FusedSequence):
             out[piece] = self._function(np, *[a[piece] if a.ndim else a for a in flat])
         return out.reshape(shape)
 
-    def into(self, out: Array, *arrays: Array) -> None:
-        """Compute into `out`, which may be the memory of an input of the same shape and dtype."""
-        if isinstance(self.program, Program) and engine.available():
-            self.kernel(*arrays, out=out)
-        else:
-            np.copyto(out, self._function(np, *arrays))
-
 
 class FusedReduction(Fused):
     """A reduction of fused operators, whose result before the reduction is never stored.
@@ -237,10 +229,6 @@ class FusedReduction(Fused):
         return (
             total.reshape((*total.shape, *([1] * len(dims)))) if self.reduction.keepdim else total
         )
-
-    def into(self, out: Array, *arrays: Array) -> None:
-        """Compute into `out`, which is none of the inputs."""
-        np.copyto(out, self.compute(np, *arrays))
 
     def infer(self, *specs: Spec) -> Spec:
         """Return what the reduction infers of the parts' result."""

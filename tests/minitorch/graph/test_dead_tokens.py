@@ -122,7 +122,7 @@ PROGRAMS: dict[str, Program] = {
 }  # fmt: skip
 OPTIONS: list[dict[str, Any]] = [
     {"executor": executor, "optimize": optimize}
-    for executor in ("compiled", "interpreter", "tokens", "parallel")
+    for executor in ("compiled", "interpreter", "tokens")
     for optimize in (False, True)
 ]
 
@@ -189,7 +189,7 @@ def test_a_frame_is_over_only_when_every_enter_has_come_and_no_token_is_left() -
 
 
 @pytest.mark.as_built
-@pytest.mark.parametrize("executor", ["tokens", "parallel"])
+@pytest.mark.parametrize("executor", ["tokens"])
 @pytest.mark.parametrize("limit", [1, 2, 4])
 def test_no_more_iterations_are_under_way_than_were_allowed(executor: str, limit: int) -> None:
     def slow(i: Any, v: Any) -> Any:

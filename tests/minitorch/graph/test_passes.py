@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +18,6 @@ from minitorch.graph.passes.fused import Fused, FusedReduction
 from minitorch.graph.passes.matmul_chain import cheapest
 from minitorch.graph.passes.merge_matmuls import costs
 from minitorch.graph.passes.placed import PlaceEach
-from minitorch.graph.passes.recompute import recompute
 from minitorch.op import Op
 from minitorch.ops.elementwise import compiled
 from minitorch.ops.networks.normalization import layer_norm
@@ -479,33 +477,6 @@ def test_transposes_sink_until_they_cancel(build: Any, left: int) -> None:
     np.testing.assert_allclose(*run([node, after], feeds), rtol=1e-12)
 
 
-def test_recomputation_fits_a_budget_and_changes_no_bit() -> None:
-    loss, weights = chain(8, batch=512)
-    fetches = [loss, *tf.gradients(loss, weights)]
-    before = tf.memory_plan(fetches).peak_bytes
-    after = recompute(fetches, (), int(0.7 * before))
-    assert tf.memory_plan(after).peak_bytes <= 0.7 * before
-    assert operators(after).count("matmul") > operators(fetches).count("matmul")
-    rng = np.random.default_rng(0)
-    feeds = {n: rng.normal(size=tuple(n.shape)).astype(np.float32) for n in inputs_of(fetches)}
-    for a, b in zip(run(fetches, feeds), run(after, feeds), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-def test_a_budget_that_nothing_fits_says_what_does() -> None:
-    loss, weights = chain(4, batch=512)
-    fetches = [loss, *tf.gradients(loss, weights)]
-    with pytest.raises(GraphError, match="got a budget of 10 bytes, expected") as caught:
-        recompute(fetches, (), 10)
-    least = int(re.findall(r"expected (\d+)", str(caught.value))[0])
-    assert tf.memory_plan(recompute(fetches, (), least)).peak_bytes == least
-    assert recompute(fetches, (), 10**9) == fetches
-
-
-def inputs_of(fetches: Any) -> list[Any]:
-    return [n for n in schedule(fetches, ()) if not n.inputs and not isinstance(n, tf.Constant)]
-
-
 # ── verifying, counting, planning ───────────────────────────────────────────────────────────────
 
 
@@ -533,8 +504,6 @@ def test_structures_come_back_and_unknown_passes_are_refused() -> None:
         tf.optimize(x, passes=["magic"])
     with pytest.raises(GraphError, match=r"Write \['fold'\]"):
         tf.optimize(x, passes="fold")
-    with pytest.raises(GraphError, match="got a budget of 'much'"):
-        tf.recompute(x, "much")
     with pytest.raises(GraphError, match="expected nodes"):
         tf.optimize([3])
 
@@ -615,13 +584,6 @@ def test_without_llvmlite_everything_is_numpys(monkeypatch: pytest.MonkeyPatch) 
     assert any("llvmlite is not installed" in reason for reason in reasons)
     at = np.linspace(-1, 1, 10**6, dtype=np.float32)
     np.testing.assert_allclose(run(after, {x: at}), np.tanh(at * 2), rtol=1e-6)
-
-
-def test_passes_on_request_take_any_structure_and_refuse_what_is_no_node() -> None:
-    x = tf.placeholder(tf.float32, (4, 4))
-    assert tf.recompute((x, [x]))[1][0] is x
-    with pytest.raises(GraphError, match="expected nodes"):
-        tf.recompute(3)
 
 
 def test_nodes_of_different_devices_stay_apart() -> None:
