@@ -22,7 +22,6 @@ import numpy as np
 from minitorch.arrays.library import CPU, Array, Device, DType
 from minitorch.compile import engine
 from minitorch.compile.kernels import kernel
-from minitorch.compile.rows import Program
 from minitorch.errors import GraphError
 from minitorch.graph.control.liveness import maybe_dead
 from minitorch.graph.control.loop_stacks import (
@@ -320,11 +319,7 @@ def _into(node: Node) -> Into:
 
 def _fused_into(op: Fused, out: Array, *arrays: Array) -> None:
     """Compute into `out`, which may be the memory of an input, but not of a reduction's."""
-    if (
-        not isinstance(op, FusedReduction)
-        and isinstance(op.program, Program)
-        and engine.available()
-    ):
+    if not isinstance(op, FusedReduction) and op.program is not None and engine.available():
         op.kernel(*arrays, out=out)
     else:
         np.copyto(out, op.compute(np, *arrays))
@@ -336,7 +331,7 @@ def _row_into(node: Node, op: Elementwise) -> Into:
         return lambda out, *arrays: ufunc(*arrays, out=out)
     operands = tuple(range(len(node.inputs)))
     program = program_of(((op, operands),), [source.dtype for source in node.inputs])
-    if isinstance(program, Program) and engine.available():
+    if program is not None and engine.available():
         compiled = kernel(program)
         return lambda out, *arrays: compiled(*arrays, out=out)
     return functools.partial(_copied, op)
