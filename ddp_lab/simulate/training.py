@@ -9,18 +9,17 @@ stages by a schedule of `pipeline`; a stage is busy while it sends to its neighb
 averaged beside the last backward, in buckets (`ddp`). What is assumed: all devices are alike, a
 layer takes its flops' time however small it is, nothing else crosses the links.
 
-May import: cluster, layers, ddp, pipeline, zero, arguments, errors.
+May import: cluster, cuts, layers, ddp, pipeline, zero, arguments, errors.
 """
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
 from math import ceil
 
 from ddp_lab.arguments import check_count, check_name
 from ddp_lab.errors import DoesNotFit, InvalidArgument
+from ddp_lab.parallel.pipeline.cuts import balanced
 from ddp_lab.simulate.cluster import Cluster, Mesh, mesh
 from ddp_lab.simulate.ddp import ddp
 from ddp_lab.simulate.layers import BACKWARD, STATES, LayerCost, LayerTime, check_layers, layer_time
@@ -126,7 +125,7 @@ def training(
     place = mesh(cluster, dp, tp)
     _check_stages_fill_hosts(place, pp)
     times = [layer_time(layer, place, samples) for layer in workload]
-    bounds = split([time.forward + time.backward for time in times], pp)
+    bounds = balanced([time.forward + time.backward for time in times], pp)
     stages = [
         _stage(times[first:last], place, _sends(times, bounds, place, number), how)
         for number, (first, last) in enumerate(bounds)
@@ -214,34 +213,6 @@ def _check_stages_fill_hosts(place: Mesh, pp: int) -> None:
             f"training: stages do not divide a host: got dp * tp = {size} devices a stage on hosts "
             f"of {full}, expected a divisor or a multiple. Choose another dp or tp."
         )
-
-
-def split(seconds: Sequence[float], stages: int) -> list[tuple[int, int]]:
-    """Return first and last + 1 of each stage's items, so that the slowest has the least to do.
-
-    Each stage has an item at least. By bisection for the least limit that no stage exceeds.
-    """
-    low, high = max(seconds), sum(seconds)
-    until = [0.0, *accumulate(seconds)]
-    for _ in range(40 if stages > 1 else 0):
-        middle = (low + high) / 2
-        if _filled(until, stages, middle)[-1][1] == len(seconds):
-            high = middle
-        else:
-            low = middle
-    bounds = _filled(until, stages, high * (1 + 1e-9))
-    return [*bounds[:-1], (bounds[-1][0], len(seconds))]
-
-
-def _filled(until: Sequence[float], stages: int, limit: float) -> list[tuple[int, int]]:
-    """Return stages filled in order up to a limit; the last may end early."""
-    items, bounds, first = len(until) - 1, [], 0
-    for stage in range(stages):
-        most = items - (stages - 1 - stage)  # leaves one for each stage to come
-        last = min(most, max(first + 1, bisect_right(until, until[first] + limit) - 1))
-        bounds.append((first, last))
-        first = last
-    return bounds
 
 
 def _sends(
