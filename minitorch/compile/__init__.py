@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from minitorch.compile.rows import DTYPES, POWERS, ROWS, Program, Step, gives, takes
     from minitorch.compile.schedule import DeviceSchedule, Schedule
     from minitorch.compile.spaces import Space, Table, recorded, recorded_tasks, space
+    from minitorch.compile.tuned import get_cache_directory, keep, kernel_for, set_cache_directory
     from minitorch.compile.tuning import Tuned, tune
 
 _HOLDERS = {
@@ -34,6 +35,7 @@ _HOLDERS = {
     "rows": "DTYPES POWERS ROWS Program Step gives takes",
     "schedule": "DeviceSchedule Schedule",
     "spaces": "Space Table recorded recorded_tasks space",
+    "tuned": "get_cache_directory keep kernel_for set_cache_directory",
     "tuning": "Tuned tune",
 }
 """Which module has which names; each is imported when one of them is asked for: a step of training
@@ -77,13 +79,17 @@ __all__ = [
     "available",
     "conv2d",
     "explain",
+    "get_cache_directory",
     "get_num_threads",
     "gives",
+    "keep",
     "kernel",
+    "kernel_for",
     "matmul",
     "processor",
     "recorded",
     "recorded_tasks",
+    "set_cache_directory",
     "set_num_threads",
     "space",
     "takes",

@@ -2,7 +2,7 @@
 
 Both parts learn logarithms of seconds, so that a factor counts the same everywhere. Ridge
 regression on derived features has the trend from a dozen trials; boosted trees on the raw knobs
-learn what it leaves over.
+learn what it leaves over. Trees can also learn only which of two schedules is the faster one.
 
 Schedules are rows of numbers to a model: `raw` has the knobs as they are, sizes as logarithms;
 `derived` adds what decides a kernel's time and what a linear model could not make of the knobs by
@@ -32,6 +32,7 @@ Points = Sequence[Mapping[str, Any]]
 USUAL = DEVICES["H100"]  # whose limits a device's features take; other devices rank alike
 WHOLE = 12.0  # the logarithm that stands for a tile of the whole axis
 L1, L2, LINE = 32 * 2**10, 2**19, 64  # bytes: of usual caches, and of what they fetch at once
+KINDS = ("both", "ridge", "trees", "rank")
 
 
 class Ridge:
@@ -65,12 +66,21 @@ class Trees:
 
     Every threshold of every column is a question with a column of answers of its own, so that the
     best split of a node is one product with the residuals.
+
+    Args:
+        ranking: learn the order of the values, not their sizes.
     """
 
     def __init__(
-        self, rounds: int = 60, depth: int = 3, rate: float = 0.15, least: int = 2
+        self,
+        rounds: int = 60,
+        depth: int = 3,
+        rate: float = 0.15,
+        least: int = 2,
+        ranking: bool = False,
     ) -> None:
         self.rounds, self.depth, self.rate, self.least = rounds, depth, rate, least
+        self.ranking = ranking
 
     def fit(self, x_NF: _Array, y_N: _Array) -> Trees:
         """Grow the trees, one after another."""
@@ -83,7 +93,8 @@ class Trees:
         answers, guesses = self._answers(x_NF), np.full(len(y_N), self.start)
         numbers, everywhere = answers.astype(float), np.ones(len(y_N))
         for _ in range(self.rounds if cuts else 0):
-            self.trees.append(self._grown(numbers, y_N - guesses, everywhere, self.depth))
+            rest = by_pairs(guesses, y_N) if self.ranking else y_N - guesses
+            self.trees.append(self._grown(numbers, rest, everywhere, self.depth))
             guesses += self.rate * _values(self.trees[-1], answers)
         return self
 
@@ -117,6 +128,17 @@ class Trees:
         return best, below[0], below[1]
 
 
+def by_pairs(scores_N: _Array, y_N: _Array) -> _Array:
+    """Return how scores should move for pairs of them to be in the order of `y_N`.
+
+    The slope of Σ ln(1 + exp(-(sᵢ - sⱼ))) over the pairs with yᵢ > yⱼ, for each score.
+    Source: Burges et al., ICML 2005 (RankNet); in a compiler, Chen et al., NeurIPS 2018.
+    """
+    order = np.sign(y_N[:, None] - y_N)
+    moves: _Array = (order / (1.0 + np.exp(order * (scores_N[:, None] - scores_N)))).mean(1)
+    return moves
+
+
 def _values(tree: Tree, answers: _Array) -> _Array:
     """Return what a tree says to each row."""
     if isinstance(tree, float):
@@ -130,13 +152,19 @@ class CostModel:
 
     Args:
         task: what the schedules are of; without it only the knobs themselves are looked at.
+        kind: "ridge", "trees", or "both": trees on what ridge leaves over; "rank": trees that learn
+            the order alone, and seconds from that by a straight line through the logarithms.
         device: "cpu" or "cuda", where the schedules run.
     Raises:
-        ArgumentError: no such task or device.
+        ArgumentError: no such kind, task or device.
     """
 
-    def __init__(self, task: Task | Sequence[Any] | None = None, device: str = "cpu") -> None:
-        self.task = None if task is None else task_of(task)
+    def __init__(
+        self, task: Task | Sequence[Any] | None = None, kind: str = "both", device: str = "cpu"
+    ) -> None:
+        if kind not in KINDS:
+            raise ArgumentError(f"CostModel: got kind {kind!r}, expected one of {KINDS}.")
+        self.task, self.kind = None if task is None else task_of(task), kind
         self.features = _of_device if schedule_for(device) is DeviceSchedule else _of
         self._knobs: list[str] = []
 
@@ -174,8 +202,14 @@ class CostModel:
 
     def _fit(self, features: tuple[_Array, _Array], y: _Array) -> None:
         plain, made = features
-        self._ridge = Ridge().fit(made, y)
-        self._trees = Trees().fit(plain, y - self._ridge.predict(made))
+        self._ridge = Ridge().fit(made, y) if self.kind in ("both", "ridge") else None
+        left = y - self._ridge.predict(made) if self._ridge else y
+        trees = Trees(ranking=self.kind == "rank")
+        self._trees = trees.fit(plain, left) if self.kind != "ridge" else None
+        self._line = (1.0, 0.0)
+        if self.kind == "rank" and np.ptp(scores := trees.predict(plain)) > 0:
+            slope, start = np.polyfit(scores, y, 1)
+            self._line = float(slope), float(start)
         self._logs = y
 
     def predict(self, points: Points, prepared: Any = None) -> _Array:
@@ -187,7 +221,13 @@ class CostModel:
         if not self._knobs:
             raise ArgumentError("predict: the model has not been fitted. Call fit first.")
         plain, made = prepared or self.prepare(points)
-        return np.asarray(np.exp(self._ridge.predict(made) + self._trees.predict(plain)))
+        total = np.zeros(len(plain))
+        if self._ridge:
+            total += self._ridge.predict(made)
+        if self._trees:
+            total += self._trees.predict(plain)
+        slope, start = self._line
+        return np.asarray(np.exp(slope * total + start))
 
     def explain(self) -> dict[str, float]:
         """Return each knob's weight: how much worse the model gets when its values are shuffled.

@@ -166,11 +166,14 @@ class Convolve(FormDerivative):
     def _compute(self, xp: Namespace, x: Array, w: Array, *bias: Array) -> Array:
         """Return (N, O, places): one product of kernels by windows."""
         places = self.places or self.how.result_size(x.shape[2:], w.shape[2:])
-        windows = _windows_for(xp, x, w, w.shape[0], w.shape[2:], places, self.how)
+        tuned = self.tuned(x, w) if xp is np else None
+        windows = None
+        if tuned is None:
+            windows = _windows_for(xp, x, w, w.shape[0], w.shape[2:], places, self.how)
         if windows is not None:
             y: Array = windows.convolve(x, w, *bias)
             return y
-        y = self._product(xp, x, w, places)
+        y = self._product(xp, x, w, places) if tuned is None else tuned(x, w)
         if bias:
             y += bias[0].reshape((-1, *(1,) * len(places)))
         return y
@@ -179,6 +182,15 @@ class Convolve(FormDerivative):
         kernels = w.reshape((self.how.groups, w.shape[0] // self.how.groups, -1))
         y = _product(xp, kernels, _columns(xp, x, tuple(w.shape[2:]), self.how, places))
         return _by_sample(xp, y, w.shape[0], x.shape[0], places)
+
+    def tuned(self, x: Array, w: Array) -> Any:
+        """Return the kernel that somebody has tuned for such inputs, if there is any."""
+        from ...compile import tuned
+
+        how = self.how
+        if how.groups != 1 or set(how.dilation) != {1} or self.places is not None:
+            return None
+        return tuned.convolution(x, w, how.stride, how.padding)
 
     def infer(self, *specs: Spec) -> Spec:
         """Return (N, O, places)."""

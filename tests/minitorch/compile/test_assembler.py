@@ -271,7 +271,7 @@ def test_features_of_a_device_tell_schedules_apart_that_a_processors_do_not() ->
     train, test = ([points[i] for i in part] for part in (order[:48], order[48:148]))
     wrong = {}
     for device in ("cpu", "cuda"):
-        model = CostModel(task, device).fit(train, [seconds(p) for p in train])
+        model = CostModel(task, "ridge", device).fit(train, [seconds(p) for p in train])
         away = np.log(model.predict(test)) - np.log([seconds(p) for p in test])
         wrong[device] = float((away**2).mean())
     assert wrong["cuda"] < 0.5 * wrong["cpu"]
