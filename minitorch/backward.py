@@ -148,7 +148,6 @@ def grad(
         retain_graph: keep the graph for another backward; as `create_graph` unless given.
         create_graph: record the gradients too, so that they can be differentiated.
         allow_unused: give None, rather than an error, for an input that is not used.
-
     Raises:
         UnusedInput: the outputs do not depend on an input; says which.
         GradientError: an input does not require a gradient.

@@ -45,7 +45,6 @@ def gradcheck(
         rtol: relative error allowed.
         seed: of the random projections.
         raise_exception: raise rather than return False.
-
     Raises:
         GradcheckError: they disagree; says by how much. Or no input requires a float64 gradient.
     """

@@ -91,7 +91,6 @@ def load(
         f: a path, or a binary file open for reading.
         map_location: a device; None for the CPU.
         weights_only: makes no difference: a file holds nothing that could run.
-
     Raises:
         FileNotFoundError: there is no such file.
         DamagedFile: cut short, altered, or not a safetensors file; says which.

@@ -58,10 +58,7 @@ def available_cores() -> list[int]:
 
 
 def measure(
-    transport: str,
-    world_sizes: Sequence[int],
-    sizes: Sequence[int],
-    rounds: int = ROUNDS,
+    transport: str, world_sizes: Sequence[int], sizes: Sequence[int], rounds: int = ROUNDS
 ) -> list[Sample]:
     """Return a sample for each collective of the plan, world size and size in bytes.
 

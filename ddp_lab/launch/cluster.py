@@ -286,12 +286,7 @@ def hold() -> None:
 
 
 def run_host(
-    job: Job,
-    ranks: tuple[int, ...],
-    timeout_s: float,
-    topic: str,
-    preload: list[str],
-    port: int,
+    job: Job, ranks: tuple[int, ...], timeout_s: float, topic: str, preload: list[str], port: int
 ) -> Ending:
     """Run the ranks of this host and return how they ended; a task of a worker.
 

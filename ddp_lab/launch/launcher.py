@@ -54,7 +54,6 @@ def launch(
         cluster: the address of a Dask scheduler, or its `distributed.Client`: a rank takes the
             place of a thread of its workers, in a process of its own. Ranks of one host share
             memory, hosts are joined by TCP.
-
     Raises:
         RankFailed: a rank raised or was killed; names the first guilty one, with its traceback.
         RankTimeout: the time is over; says who waits for whom, and where.

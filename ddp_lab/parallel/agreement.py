@@ -53,7 +53,6 @@ def agree(
             raises `InvalidArgument`.
         problem: what is wrong on this rank alone, None where nothing is.
         step: what to do about a difference.
-
     Raises:
         InvalidArgument: a rank has a problem; on all ranks, naming it.
         Mismatch: ranks differ in a fact; on all ranks, naming two of them and the first such fact.

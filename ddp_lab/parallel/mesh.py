@@ -29,7 +29,6 @@ class Mesh:
         comm: all the ranks.
         axes: the size of each axis, by name.
         coordinates: this rank's place on each axis, by name; also its rank in `mesh[name]`.
-
     Raises:
         Mismatch: ranks ask for other axes; on all of them.
         InvalidArgument: the sizes do not multiply to the number of ranks; on all of them.

@@ -21,13 +21,7 @@ class Stragglers:
         seed: equal seeds draw equal times.
     """
 
-    def __init__(
-        self,
-        step_time: str | Draw,
-        workers: int,
-        steps: int,
-        seed: int = 0,
-    ) -> None:
+    def __init__(self, step_time: str | Draw, workers: int, steps: int, seed: int = 0) -> None:
         self.times = draw_of(step_time, (workers, steps), seed, "Stragglers")
 
     def time_of(self, worker: int, step: int) -> float:

@@ -5,7 +5,6 @@ from ddp_lab.show.ddp_timeline import DdpTimeline
 from ddp_lab.show.lineage import Lineage
 from ddp_lab.show.matrix_split import MatrixSplit
 from ddp_lab.show.options import DistributionOptions
-from ddp_lab.show.page import page
 from ddp_lab.show.pipeline_schedules import PipelineSchedules
 from ddp_lab.show.plan_on_mesh import PlanOnMesh
 from ddp_lab.show.poster import poster, summary
@@ -34,7 +33,6 @@ __all__ = [
     "Story",
     "TrainingCurves",
     "explore",
-    "page",
     "poster",
     "summary",
     "tell",

@@ -10,8 +10,6 @@ import anywidget
 
 from ddp_lab.show.page import standalone, texts
 
-CSS = texts("charts.css", "hall.css")
-
 
 def module(name: str) -> str:
     """Return the ES module of a chart: what all of them share, and its own."""
@@ -25,7 +23,7 @@ class Chart(anywidget.AnyWidget):
     still (`poster`, `summary`).
     """
 
-    _css = CSS
+    _css = texts("charts.css", "hall.css")
     state_names: ClassVar[tuple[str, ...]] = ()
     title: Any  # a trait, where the page's title can be chosen
 
@@ -53,8 +51,8 @@ class Chart(anywidget.AnyWidget):
         return standalone(
             title=self.heading(),
             words=self.summary(),
-            css=CSS,
-            module=str(self._esm),  # a trait of each widget: its text
+            css=str(self._css),  # traits of each widget: their texts
+            module=str(self._esm),
             state={name: getattr(self, name) for name in self.state_names},
             still=self.poster(),
         )

@@ -37,7 +37,6 @@ class DdpTimeline(Chart):
         recorded: a step to draw below, such as `measure(...).typical()`.
         title: what stands above.
         at: where sliders stand at first: bucket_mib, bandwidth_gb_s, latency_us, contention.
-
     Raises:
         InvalidArgument: no layers, no ranks, or a negative time or size.
     """

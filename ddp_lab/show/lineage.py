@@ -59,7 +59,6 @@ class Lineage(Chart):
         steps: that were done: 1 to 8.
         shuffle, cached, stored: after how many steps each comes again; 0 is never.
         title: what stands above.
-
     Raises:
         InvalidArgument: a number out of range.
     """

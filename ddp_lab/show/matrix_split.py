@@ -61,7 +61,6 @@ class MatrixSplit(Chart):
         chosen: the rank that is looked at.
         rows, width: of X; `times` is how many times as wide H is.
         title: what stands above.
-
     Raises:
         InvalidArgument: an unknown way, or a number out of range.
     """

@@ -67,7 +67,6 @@ class DistributionOptions(Chart):
         workers: one of 1, 2, 4, 8.
         model_mib, gbytes, batch_ms: the parameters, the link's GB/s, a step on one worker.
         title: what stands above.
-
     Raises:
         InvalidArgument: qualities or workers that are missing.
     """

@@ -6,9 +6,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from ddp_lab.show.poster import poster, summary
-from ddp_lab.show.story import Story
-
 HERE = Path(__file__).parent
 
 PAGE = """<!doctype html>
@@ -47,18 +44,6 @@ alone(player.firstElementChild);
 </body>
 </html>
 """
-
-
-def page(story: Story) -> str:
-    """Return the ring player with this story as the text of an HTML file."""
-    return standalone(
-        title=story.title,
-        words=summary(story),
-        css=texts("ring_player.css", "hall.css"),
-        module=texts("hall.js", "ring_layout.js", "ring_player.js"),
-        state={"story": story.as_dict(), "round": 0},
-        still=poster(story),
-    )
 
 
 def texts(*names: str) -> str:

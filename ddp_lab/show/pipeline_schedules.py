@@ -28,7 +28,6 @@ class PipelineSchedules(Chart):
         ratio: how many times as long a backward takes as a forward.
         room: how many micro-batches' activations a rank has room for.
         title: what stands above.
-
     Raises:
         InvalidArgument: a schedule that it does not know, or a number below 1.
     """

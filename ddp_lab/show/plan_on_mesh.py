@@ -66,7 +66,6 @@ class PlanOnMesh(Chart):
         gbytes: 10^9 bytes a second between hosts, one of `SPEEDS`.
         microbatches: of a step, one of `MICROBATCHES`.
         title: what stands above.
-
     Raises:
         InvalidArgument: another model, speed or number.
     """

@@ -1,17 +1,14 @@
 """The ring player in a notebook: an anywidget over `ring_player.js`."""
 
-from pathlib import Path
-from typing import Any
-
-import anywidget
 import traitlets
 
-from ddp_lab.show.page import page, texts
+from ddp_lab.show.chart import Chart
+from ddp_lab.show.page import texts
 from ddp_lab.show.poster import poster, summary
 from ddp_lab.show.story import Story
 
 
-class RingPlayer(anywidget.AnyWidget):
+class RingPlayer(Chart):
     """Plays a recorded run round by round: `RingPlayer(tell(messages, world_size, inputs))`.
 
     `round` is where it stands, from the beginning, and follows both ways. Where no widget can be
@@ -20,6 +17,7 @@ class RingPlayer(anywidget.AnyWidget):
 
     _esm = texts("hall.js", "ring_layout.js", "ring_player.js")
     _css = texts("ring_player.css", "hall.css")
+    state_names = ("story", "round")
     story = traitlets.Dict().tag(sync=True)
     round = traitlets.Int(0).tag(sync=True)
 
@@ -27,15 +25,14 @@ class RingPlayer(anywidget.AnyWidget):
         super().__init__(story=story.as_dict(), round=round)
         self._story = story
 
-    def _repr_mimebundle_(self, **kwargs: Any) -> Any:
-        bundle = super()._repr_mimebundle_(**kwargs)
-        data, metadata = bundle if bundle is not None else ({}, {})
-        data["image/svg+xml"] = poster(self._story)
-        data["text/plain"] = summary(self._story)
-        return data, metadata
+    def heading(self) -> str:
+        """Return the title of the story."""
+        return self._story.title
 
-    def save(self, path: Path | str) -> Path:
-        """Write the player as an HTML file that needs neither kernel nor network."""
-        path = Path(path)
-        path.write_text(page(self._story), encoding="utf-8")
-        return path
+    def summary(self) -> str:
+        """Return the story in a sentence."""
+        return summary(self._story)
+
+    def poster(self) -> str:
+        """Return the whole run as SVG."""
+        return poster(self._story)

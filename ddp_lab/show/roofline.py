@@ -45,7 +45,6 @@ class Roofline(Chart):
         device: whose roof is drawn.
         log_intensity: the task's operations a byte, as a power of two: -6 to 10.
         title: what stands above.
-
     Raises:
         InvalidArgument: an unknown device, or rates that are not above 0.
     """

@@ -31,7 +31,6 @@ class ScalingCurves(Chart):
         model: the name of the one to begin with.
         at: where sliders stand at first, if not as in that run: devices, gbit, latency_us,
             bucket_mib, servers (0: as many as devices), strategy.
-
     Raises:
         InvalidArgument: no run of that name.
     """

@@ -31,7 +31,6 @@ class ServerTimeline(Chart):
         seed: which steps are late, and the small differences between the others.
         at: where controls stand at first: consistency, workers, staleness, backups, share (of
             steps that are late), late (by how many steps).
-
     Raises:
         InvalidArgument: a control cannot stand there.
     """

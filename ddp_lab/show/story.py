@@ -164,7 +164,6 @@ def tell(
             messages that have `values`, each message is explained as a partial sum.
         title: what the player writes above the picture.
         timed: tell when each round had ended too; so much means something over a link alone.
-
     Raises:
         InvalidArgument: too many messages to draw, or an input missing.
     """

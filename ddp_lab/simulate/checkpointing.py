@@ -72,7 +72,6 @@ def checkpointing(mtbf_s: float, write_s: float, restart_s: float) -> Checkpoint
         mtbf_s: mean time between failures of the whole run.
         write_s: seconds in which a checkpoint is written, while nothing else goes on.
         restart_s: seconds from a failure until work goes on from the last checkpoint.
-
     Raises:
         InvalidArgument: a time that makes no sense: all but `restart_s` are above 0.
     """

@@ -58,7 +58,6 @@ def cluster(
             byte.
         inter: the same of a host's link to other hosts, which its devices share.
         memory_bytes: memory of a device.
-
     Raises:
         InvalidArgument: a number that no cluster has. A link that exists is faster than none: its
             beta is above 0, its alpha 0 or more.

@@ -99,7 +99,6 @@ def ddp(
             where other hardware moves the bytes, 1 where the rank's only core does.
         reply: seconds of a bucket's way back, which has a link of its own: with parameter servers
             the next bucket is on its way out meanwhile. Default none.
-
     Raises:
         ValueError: lengths differ, a time or size is negative or not a number, or contention is
             more than 1.

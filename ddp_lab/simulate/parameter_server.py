@@ -74,7 +74,6 @@ def parameter_server(
         seed: equal seeds draw equal times.
         backups: for "sync": a worker that is late finishes its gradient, which is dropped, and
             goes on with the step that the others are in.
-
     Raises:
         InvalidArgument: a name or a number that makes no sense.
     """

@@ -78,7 +78,6 @@ def pipeline(
         backward: seconds of its backward, likewise.
         overhead: seconds that each action takes besides, such as to start kernels and copy.
         chunks: stages on each rank, for the interleaved schedules.
-
     Raises:
         InvalidArgument: an unknown schedule, a table that is none, or a number that makes no sense.
     """
@@ -93,10 +92,7 @@ def pipeline(
 
 
 def finish_times(
-    schedule: str,
-    microbatches: int,
-    forward: Sequence[float],
-    backward: Sequence[float],
+    schedule: str, microbatches: int, forward: Sequence[float], backward: Sequence[float]
 ) -> tuple[list[float], list[int]]:
     """Return when each stage ends and the most micro-batches that it keeps, as `pipeline` says.
 

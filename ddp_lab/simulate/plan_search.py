@@ -150,11 +150,7 @@ class Search:
         return table
 
     def _walk(
-        self,
-        times: Mapping[Kind, Array],
-        table: Array,
-        stages: int,
-        limit: float,
+        self, times: Mapping[Kind, Array], table: Array, stages: int, limit: float
     ) -> Iterator[Stage]:
         """Yield the stages that the least sum of `table` is made of."""
         layer = start = 0

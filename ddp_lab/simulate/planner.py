@@ -94,7 +94,6 @@ def plan_cost(
         layers: the layers of a micro-batch of one sample; dp replicas take a share of it each.
         cluster: where it runs.
         microbatches: micro-batches of a step.
-
     Raises:
         DoesNotFit: a stage needs more memory than a device has; says which, and how much.
         InvalidArgument: the plan leaves a layer out or overlaps, or there are not such devices.

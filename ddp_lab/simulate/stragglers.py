@@ -51,7 +51,6 @@ def backup_workers(
         steps: how many are drawn.
         seed: equal seeds draw equal times for the workers that two calls have in common, if
             `step_time` fills its shape in order; so differences between calls are not noise.
-
     Raises:
         InvalidArgument: a count that makes no sense, an unknown name, or times that are negative,
             not numbers or of another shape.

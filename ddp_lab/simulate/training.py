@@ -9,28 +9,20 @@ stages by a schedule of `pipeline`; a stage is busy while it sends to its neighb
 averaged beside the last backward, in buckets (`ddp`). What is assumed: all devices are alike, a
 layer takes its flops' time however small it is, nothing else crosses the links.
 
-May import: cluster, layers, ddp, pipeline, zero, arguments, errors.
+May import: cluster, cuts, layers, ddp, pipeline, zero, arguments, errors.
 """
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate
 from math import ceil
 
 from ddp_lab.arguments import check_count, check_name
 from ddp_lab.errors import DoesNotFit, InvalidArgument
+from ddp_lab.parallel.pipeline.cuts import balanced
 from ddp_lab.simulate.cluster import Cluster, Mesh, mesh
 from ddp_lab.simulate.ddp import ddp
-from ddp_lab.simulate.layers import (
-    BACKWARD,
-    STATES,
-    LayerCost,
-    LayerTime,
-    check_layers,
-    layer_time,
-)
+from ddp_lab.simulate.layers import BACKWARD, STATES, LayerCost, LayerTime, check_layers, layer_time
 from ddp_lab.simulate.pipeline import finish_times
 from ddp_lab.simulate.zero import fetched
 
@@ -122,7 +114,6 @@ def training(
         overlap: whether gradients travel beside the rest of backward.
         states: bytes kept for each of parameters. 4 is parameters, gradients and Adam in one
             precision; 8 is 16-bit parameters with Adam in 32 bits.
-
     Raises:
         DoesNotFit: a stage needs more memory than a device has.
         InvalidArgument: sizes that do not divide, more ranks than devices, more stages than
@@ -134,7 +125,7 @@ def training(
     place = mesh(cluster, dp, tp)
     _check_stages_fill_hosts(place, pp)
     times = [layer_time(layer, place, samples) for layer in workload]
-    bounds = split([time.forward + time.backward for time in times], pp)
+    bounds = balanced([time.forward + time.backward for time in times], pp)
     stages = [
         _stage(times[first:last], place, _sends(times, bounds, place, number), how)
         for number, (first, last) in enumerate(bounds)
@@ -197,12 +188,7 @@ def _samples(
 
 
 def _how(
-    strategy: str,
-    servers: int | None,
-    dp: int,
-    bucket_bytes: float,
-    overlap: bool,
-    states: float,
+    strategy: str, servers: int | None, dp: int, bucket_bytes: float, overlap: bool, states: float
 ) -> _How:
     check_name("training", "strategy", strategy, STRATEGIES)
     if servers is not None and strategy != "parameter_server":
@@ -227,34 +213,6 @@ def _check_stages_fill_hosts(place: Mesh, pp: int) -> None:
             f"training: stages do not divide a host: got dp * tp = {size} devices a stage on hosts "
             f"of {full}, expected a divisor or a multiple. Choose another dp or tp."
         )
-
-
-def split(seconds: Sequence[float], stages: int) -> list[tuple[int, int]]:
-    """Return first and last + 1 of each stage's items, so that the slowest has the least to do.
-
-    Each stage has an item at least. By bisection for the least limit that no stage exceeds.
-    """
-    low, high = max(seconds), sum(seconds)
-    until = [0.0, *accumulate(seconds)]
-    for _ in range(40 if stages > 1 else 0):
-        middle = (low + high) / 2
-        if _filled(until, stages, middle)[-1][1] == len(seconds):
-            high = middle
-        else:
-            low = middle
-    bounds = _filled(until, stages, high * (1 + 1e-9))
-    return [*bounds[:-1], (bounds[-1][0], len(seconds))]
-
-
-def _filled(until: Sequence[float], stages: int, limit: float) -> list[tuple[int, int]]:
-    """Return stages filled in order up to a limit; the last may end early."""
-    items, bounds, first = len(until) - 1, [], 0
-    for stage in range(stages):
-        most = items - (stages - 1 - stage)  # leaves one for each stage to come
-        last = min(most, max(first + 1, bisect_right(until, until[first] + limit) - 1))
-        bounds.append((first, last))
-        first = last
-    return bounds
 
 
 def _sends(

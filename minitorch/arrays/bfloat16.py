@@ -67,11 +67,7 @@ class Halves(np.ndarray[tuple[int, ...]]):
         return out[0]
 
     def __array_function__(
-        self,
-        func: Callable[..., object],
-        types: object,
-        args: Any,
-        kwargs: Any,
+        self, func: Callable[..., object], types: object, args: Any, kwargs: Any
     ) -> object:
         wide = {name: widen((value,))[0] for name, value in kwargs.items()}
         return func(*widen(args), **wide)

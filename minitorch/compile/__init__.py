@@ -23,12 +23,7 @@ if TYPE_CHECKING:
     from minitorch.compile.rows import DTYPES, POWERS, ROWS, Program, Step, gives, takes
     from minitorch.compile.schedule import DeviceSchedule, Schedule
     from minitorch.compile.spaces import Space, Table, recorded, recorded_tasks, space
-    from minitorch.compile.tuned import (
-        get_cache_directory,
-        keep,
-        kernel_for,
-        set_cache_directory,
-    )
+    from minitorch.compile.tuned import get_cache_directory, keep, kernel_for, set_cache_directory
     from minitorch.compile.tuning import Tuned, tune
 
 _HOLDERS = {

@@ -23,14 +23,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from .gpu.devices import DEVICES, MOST_REGISTERS, occupancy
-from .schedule import (
-    NAIVE,
-    DeviceSchedule,
-    registers_needed,
-    schedule_for,
-    shared_bytes,
-    tiles_of,
-)
+from .schedule import NAIVE, DeviceSchedule, registers_needed, schedule_for, shared_bytes, tiles_of
 from .tasks import Task, task_of
 
 _Array = np.ndarray[Any, Any]
@@ -167,10 +160,7 @@ class CostModel:
     """
 
     def __init__(
-        self,
-        task: Task | Sequence[Any] | None = None,
-        kind: str = "both",
-        device: str = "cpu",
+        self, task: Task | Sequence[Any] | None = None, kind: str = "both", device: str = "cpu"
     ) -> None:
         if kind not in KINDS:
             raise ArgumentError(f"CostModel: got kind {kind!r}, expected one of {KINDS}.")

@@ -144,9 +144,7 @@ def log1p(t: Text, x: str) -> str:
     logarithm = t.add(log(t, whole), t.div(lost, whole))
     same = t.compare("oeq", whole, t.number(1.0))  # x itself, denormals and -0 too
     edge = t.logic(
-        "or",
-        t.compare("oeq", x, t.number(math.inf)),
-        t.compare("ole", whole, t.number(0.0)),
+        "or", t.compare("oeq", x, t.number(math.inf)), t.compare("ole", whole, t.number(0.0))
     )
     logarithm = t.either(edge, log(t, whole), logarithm)
     return t.either(same, x, logarithm)

@@ -16,12 +16,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from .cost_model import CostModel
 from .spaces import Point, Space, Trial
+
+Numbers = npt.NDArray[np.float64]
 
 SURPRISES = 0.1  # the share of points drawn at random, so that the model learns where it is wrong
 PARENTS = 12
@@ -59,11 +61,11 @@ class State:
         number = self.space.number_of(point)
         return number if number is not None and self._open[number] else None
 
-    def untried(self) -> Any:
+    def untried(self) -> npt.NDArray[np.intp]:
         """Return the numbers of all points that nobody has tried."""
         return np.flatnonzero(self._open)
 
-    def guesses(self) -> Any:
+    def guesses(self) -> Numbers | None:
         """Return the model's guess for every point; None while there is nothing to fit."""
         timed = [(n, s) for n, s in self._timed() if math.isfinite(s)]
         if not self.before and len(timed) < FIRST:
@@ -83,11 +85,11 @@ class State:
                 yield number, seconds
 
     @cached_property
-    def _of_others(self) -> Any:
+    def _of_others(self) -> Numbers:
         """What a model of other shapes alone guesses for every point."""
         return self._fitted([], np.empty(0))
 
-    def _fitted(self, numbers: list[int], seconds: Any) -> Any:
+    def _fitted(self, numbers: list[int], seconds: Numbers) -> Numbers:
         """Return the guesses of a model of other shapes' trials and of these points."""
         count = len(self.before)
         rows = [*range(count), *(count + number for number in numbers)]
@@ -99,7 +101,7 @@ class State:
         return model.predict(self.points, (plain[count:], derived[count:]))
 
     @cached_property
-    def _features(self) -> tuple[Any, Any]:
+    def _features(self) -> tuple[Numbers, Numbers]:
         """The features of the other shapes' trials, then of all points."""
         tasks = [*(t.task for t in self.before), *[self.space.task] * len(self.points)]
         model = CostModel(self.space.task, device=self.space.device)

@@ -303,11 +303,7 @@ def _parsed(line: str, operator: str, wanted: Task | None, on: str) -> Trial | s
 
 
 def append(
-    path: PathLike,
-    task: Task,
-    point: Mapping[str, object],
-    seconds: float,
-    on: str = "",
+    path: PathLike, task: Task, point: Mapping[str, object], seconds: float, on: str = ""
 ) -> None:
     """Add a line, on a new one even after a line that was cut off."""
     entry = {"task": task.key, "point": dict(point), "seconds": seconds}

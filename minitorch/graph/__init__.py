@@ -42,7 +42,6 @@ from minitorch.graph.operators.random import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.shaping import *  # noqa: F403  (its __all__)
 from minitorch.graph.passes.optimize import count_nodes as count_nodes
 from minitorch.graph.passes.optimize import optimize as optimize
-from minitorch.graph.passes.optimize import recompute as recompute
 from minitorch.graph.placement.placed import PlacedSession as PlacedSession
 
 if TYPE_CHECKING:

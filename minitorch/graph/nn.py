@@ -163,10 +163,7 @@ def one_hot(
 
 @locates_errors
 def moments(
-    x: object,
-    axes: int,
-    name: str | None = None,
-    keep_dims: bool = False,
+    x: object, axes: int, name: str | None = None, keep_dims: bool = False
 ) -> tuple[Node, Node]:
     """Mean and variance over axes."""
     node = convert(x)

@@ -80,7 +80,6 @@ def embedding(
         norm_type: p of the norm that `max_norm` is of.
         scale_grad_by_freq: not here.
         sparse: changes nothing: gradients are never sparse.
-
     Raises:
         DTypeError: the input is not of integers.
         AxisError: a number below 0, or of no row.

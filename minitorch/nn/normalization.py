@@ -23,12 +23,7 @@ class _Affine(Module):
     bias: Parameter | None
 
     def _add(
-        self,
-        shape: tuple[int, ...],
-        scale: bool,
-        shift: bool,
-        device: DeviceLike,
-        dtype: DTypeLike,
+        self, shape: tuple[int, ...], scale: bool, shift: bool, device: DeviceLike, dtype: DTypeLike
     ) -> None:
         ones_there = Parameter(ones(shape, device=device, dtype=dtype)) if scale else None
         self.register_parameter("weight", ones_there)

@@ -139,7 +139,6 @@ class Server:
             cache_tokens: how many tokens they may hold together, prompts and new ones.
             batching: "continuous" or "static".
             words: the text of each token. With them the app has a page to type on, over HTTP.
-
         Raises:
             ArgumentError: an argument that cannot be, or a function that cannot be pickled.
             ModelFailed: it cannot be made in its container; what was there goes on.
@@ -190,7 +189,6 @@ class Server:
         Args:
             x: one input: numbers or text, as an array or nested lists.
             context: whose weights count, for policies that learn: a user, a region.
-
         Raises:
             UnknownApp: there is none of that name.
             ShapeError, DTypeError: x is no plain array.
@@ -217,7 +215,6 @@ class Server:
             stop: tokens that end the reply; they are not part of it.
             deadline_ms: when the reply ends, counted from now, whatever has come by then.
             first_token_deadline_ms: the same, where no token has come by then.
-
         Raises, here:
             UnknownApp: there is none of that name.
             ArgumentError: an argument that cannot be, or that never fits the cache.

@@ -34,7 +34,6 @@ def see_attention(
         rows: for each word but the last, its share of each word up to itself.
         prompt: how many of the words are the prompt.
         temperature: what scores were divided by; from 8 rows on it can be made `draggable`.
-
     Raises:
         ArgumentError: rows are not those of a causal softmax over the words.
     """

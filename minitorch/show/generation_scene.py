@@ -15,11 +15,7 @@ HINT = (
     "Across: time. Above, a line for each request. Below, slots: a box is an iteration, with the "
     "number of the request that is in the slot."
 )
-LEGEND = (
-    ("bar grad", "waits"),
-    ("bar", "has a token"),
-    ("bar faded", "still to come"),
-)
+LEGEND = (("bar grad", "waits"), ("bar", "has a token"), ("bar faded", "still to come"))
 
 
 def see_generation(
@@ -34,7 +30,6 @@ def see_generation(
         run: what `serve.simulate_generation` gave for them, or a record in the same form.
         until_ms: where the axis ends; two runs with one end can be compared.
         load: requests a second, in a box called `load` that can be made `draggable`.
-
     Raises:
         ArgumentError: there is no request, or more than can be shown, or of another run.
     """

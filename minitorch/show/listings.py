@@ -45,7 +45,7 @@ class Statement:
     outcome: str = ""
     grads: dict[int, Array] = field(default_factory=dict)
     computed: list[tuple[Any, Any]] = field(default_factory=list)
-    names: dict[Any, Any] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
 
 
 class _Watched(Session):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from ..arrays.library import Array
@@ -26,11 +24,11 @@ def brief(array: Array, room: int = ROOM) -> str:
 
 def _brackets(array: Array) -> str:
     if array.ndim == 0:
-        return _short(array[()])
+        return _short(array.item())
     return f"[{', '.join(_brackets(part) for part in array)}]"
 
 
-def _short(number: Any) -> str:
+def _short(number: float) -> str:
     if isinstance(number, bool | np.bool_):
         return str(bool(number))
     if isinstance(number, int | np.integer):

@@ -64,7 +64,6 @@ def page(scenes: Sequence[Scene] | Scene | object) -> str:
 
     Args:
         scenes: scenes, one scene, or a picture that has scenes.
-
     Raises:
         ArgumentError: there is no scene, or something else is among them.
     """

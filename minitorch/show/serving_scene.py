@@ -32,7 +32,6 @@ def see_serving(
     Args:
         arrivals_ms: when each query came, in order.
         simulation: what `serve.simulate` gave for them, or the same of a real run.
-
     Raises:
         ArgumentError: there is no query, or not as many latencies.
     """

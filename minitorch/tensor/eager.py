@@ -210,11 +210,7 @@ def explain(op: Op, inputs: tuple["Tensor", ...], error: Exception) -> Exception
         return better
     types = " and ".join(f"{spec.dtype} {spec.shape}" for spec in specs)
     message = f"{op.name}: cannot be computed: got {types}: {error}"
-    for ours, kind in (
-        (AxisError, IndexError),
-        (DTypeError, TypeError),
-        (ShapeError, ValueError),
-    ):
+    for ours, kind in ((AxisError, IndexError), (DTypeError, TypeError), (ShapeError, ValueError)):
         if isinstance(error, kind):
             return ours(message)
     return MinitorchError(message)

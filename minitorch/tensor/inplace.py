@@ -272,12 +272,7 @@ _FUNCTIONS = {
     "bitwise_left_shift_": logic.bitwise_left_shift,
     "bitwise_right_shift_": logic.bitwise_right_shift,
 }
-_UFUNCS = {
-    "add_": np.add,
-    "sub_": np.subtract,
-    "mul_": np.multiply,
-    "div_": np.true_divide,
-}
+_UFUNCS = {"add_": np.add, "sub_": np.subtract, "mul_": np.multiply, "div_": np.true_divide}
 _ASSIGN = "x[index] = value"
 _BLIND = frozenset(["add_", "sub_", "copy_", "fill_", "masked_fill_", _ASSIGN])
 """Updates whose gradient does not read what was overwritten."""

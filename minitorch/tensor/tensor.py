@@ -200,7 +200,6 @@ class Tensor(Exchange):
             gradient: gradient of this tensor; may be left out for a tensor of one element.
             retain_graph: keep the graph for another backward; as `create_graph` unless given.
             create_graph: record the gradients too, so that they can be differentiated.
-
         Raises:
             GradientError: nothing here requires a gradient, or `gradient` is missing.
             GraphFreed: an earlier backward has used the graph up.

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ddp_lab.show
-from ddp_lab.show import RingPlayer, Story, page, poster, tell, watch
+from ddp_lab.show import RingPlayer, Story, poster, tell, watch
 from tests.pages import Loads, contrast
 
 FOLDER = Path(ddp_lab.show.__file__).parent
@@ -63,15 +63,16 @@ def test_the_poster_of_a_long_run_of_many_ranks_fits_a_page() -> None:
 
 def test_the_page_loads_nothing(story: Story) -> None:
     loads = Loads()
-    loads.feed(page(story))
+    page = RingPlayer(story).page()
+    loads.feed(page)
     assert loads.urls == []
-    assert "default-src 'none'" in page(story)
-    assert not re.search(r"\bimport\b[^;]*from|url\((?!#)|fetch\(", page(story))
+    assert "default-src 'none'" in page
+    assert not re.search(r"\bimport\b[^;]*from|url\((?!#)|fetch\(", page)
 
 
 def test_no_text_of_a_story_can_leave_its_script() -> None:
     hostile = "</script><script>alert(1)</script> @MODULE@"
-    text = page(tell([], 2, title=hostile))
+    text = RingPlayer(tell([], 2, title=hostile)).page()
     assert "<script>alert" not in text
     (data,) = re.findall(r"const state = (\{.*\});", text)
     assert json.loads(data)["story"]["title"] == hostile
@@ -88,7 +89,7 @@ def test_the_widget_has_a_poster_and_words_for_where_it_cannot_run(story: Story)
 
 def test_the_widget_saves_its_page(story: Story, tmp_path: Path) -> None:
     player = RingPlayer(story)
-    assert player.save(tmp_path / "ring.html").read_text(encoding="utf-8") == page(story)
+    assert player.save(tmp_path / "ring.html").read_text(encoding="utf-8") == player.page()
     player.close()
 
 

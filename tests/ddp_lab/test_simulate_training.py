@@ -6,9 +6,10 @@ import pytest
 
 from ddp_lab import cost, simulate
 from ddp_lab.errors import DoesNotFit, InvalidArgument
+from ddp_lab.parallel.pipeline.cuts import balanced
 from ddp_lab.simulate import LayerCost
 from ddp_lab.simulate.pipeline import finish_times
-from ddp_lab.simulate.training import TrainingStep, split
+from ddp_lab.simulate.training import TrainingStep
 
 FLOPS, LAYER = 1e12, LayerCost(flops=2e9, param_bytes=4e6, activation_bytes=1e5)
 INTRA, INTER = (1e-6, 1e-11), (1e-5, 1e-9)
@@ -146,7 +147,7 @@ def test_stages_are_as_even_as_can_be(stages: int) -> None:
         lasts = range(first + 1, len(seconds) - left + 2)
         return min(max(sum(seconds[first:last]), least(last, left - 1)) for last in lasts)
 
-    bounds = split(seconds, stages)
+    bounds = balanced(seconds, stages)
     assert [first for first, _ in bounds] == [0, *(last for _, last in bounds[:-1])]
     assert bounds[-1][1] == len(seconds) and all(first < last for first, last in bounds)
     assert max(sum(seconds[a:b]) for a, b in bounds) == least(0, stages)

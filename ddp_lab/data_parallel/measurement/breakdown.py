@@ -24,11 +24,7 @@ def typical(steps: Sequence[StepTimes]) -> StepTimes:
 
 
 def measure(
-    model: Any,
-    loss: Callable[[Any], Any],
-    optimizer: Any,
-    iterations: int = 10,
-    warmup: int = 3,
+    model: Any, loss: Callable[[Any], Any], optimizer: Any, iterations: int = 10, warmup: int = 3
 ) -> list[StepTimes]:
     """Train `iterations` steps and return where their time went on this rank.
 

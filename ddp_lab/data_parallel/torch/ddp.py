@@ -36,11 +36,7 @@ from ddp_lab.data_parallel.torch.precision import (
     note_dtypes,
     reduce_dtype_of,
 )
-from ddp_lab.data_parallel.torch.process_groups import (
-    C10dGroup,
-    broadcast_coalesced,
-    group_for,
-)
+from ddp_lab.data_parallel.torch.process_groups import C10dGroup, broadcast_coalesced, group_for
 from ddp_lab.data_parallel.torch.reducer import TorchReducer
 from ddp_lab.data_parallel.torch.slots import TorchSlots
 from ddp_lab.torch_backend.eager import eager

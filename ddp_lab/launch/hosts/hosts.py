@@ -57,12 +57,10 @@ class Hosts:
         names: `("host1", "host2", ...)`, which resolve on all hosts.
         addresses: `("10.9.0.1", ...)`.
         has_latency: whether links have the latency asked for; False where the kernel has no netem.
-
     Args:
         count: how many.
         rate: what each link carries in each direction, such as `"400mbit"`; None for no limit.
         latency: how long each message takes from host to host besides, such as `"1ms"`.
-
     Raises:
         InvalidArgument: a number of hosts, rate or latency that is none.
         HostsRefused: this machine cannot, and what would make it.

@@ -57,7 +57,6 @@ class ParameterServer:
     A worker that dies ends synchronous and stale-synchronous runs on every rank with its name;
     asynchronous runs go on, and synchronous ones while no more than `backups` have died. A server
     that dies ends every run with its name. A call that is wrong on one rank raises on every rank.
-
     Raises:
         InvalidArgument: on every rank, an argument that makes no sense on one of them.
         Mismatch: on every rank, an argument or an array in which two ranks differ.

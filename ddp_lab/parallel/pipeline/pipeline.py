@@ -50,14 +50,12 @@ class Pipeline:
             are kept; the others leave stepping to the caller.
         seconds: on a transport with a clock of its own (`sim`), what an action takes, by its kind;
             I and W take half a B each unless told otherwise.
-
     Attributes:
         timeline: this rank's actions of the last step, with seconds since the first rank began
             (ranks of one machine have one clock).
         idle_s: what this rank spent on nothing else in the last step.
         peak_activations: the most micro-batches that its stages kept activations of at a time.
         weight_versions: the most versions of its weights kept at a time, the newest included.
-
     Raises:
         InvalidArgument: on every rank, naming the one whose arguments are wrong.
         Mismatch: on every rank, naming two that differ, and in what.
@@ -125,7 +123,6 @@ class Pipeline:
         Args:
             x: the batch, on rank 0, a tensor or a NumPy array; the others may pass None.
             target: what the loss compares with, on the rank of the last stage.
-
         Raises:
             StageFailed: a stage, or the loss function, raised; on every rank, naming it.
             InvalidArgument: a rank was given no batch, or one of another size; on every rank.

@@ -169,7 +169,6 @@ def schedule(name: str, stages: int, microbatches: int, chunks: int = 1) -> list
             the chunks in `microbatches // stages` rounds of one size.
         chunks: stages on each rank; more than one only for the interleaved schedules. Stage
             numbers count all of them: rank r has r, r + stages, r + 2 stages, ...
-
     Raises:
         InvalidArgument: an unknown name, or numbers that do not fit it.
     """

@@ -54,7 +54,6 @@ def fully_shard(
             gradients and sums keep the parameters' own.
         reshard_after_forward: give whole parameters back after forward, and gather them again
             for backward.
-
     Raises:
         Mismatch: ranks have other parameters or values; on all of them. Build the module from
             one seed, or broadcast it.

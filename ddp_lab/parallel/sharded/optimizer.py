@@ -49,7 +49,6 @@ class ShardedOptimizer(Optimizer):
             alone, such as SGD, Adam or Adagrad.
         comm: a Communicator or a torch process group.
         options: those of the optimizer.
-
     Raises:
         Mismatch: ranks have other parameters, values or options; on all of them. Build the model
             from one seed, or broadcast it.

@@ -54,7 +54,6 @@ class ColumnParallelLinear(ShardedLayer):
         out_features: outputs, a multiple of the number of ranks.
         bias: whether there is one.
         gather_output: return all outputs on every rank, instead of this rank's.
-
     Raises:
         InvalidArgument, Mismatch: on every rank; sizes that cannot be shared out, or that differ.
     """
@@ -99,7 +98,6 @@ class RowParallelLinear(ShardedLayer):
         out_features: outputs, all of which each rank gets.
         bias: whether there is one.
         input_is_parallel: each rank is given its inputs only; else all, and takes its own.
-
     Raises:
         InvalidArgument, Mismatch: on every rank; sizes that cannot be shared out, or that differ.
     """

@@ -48,7 +48,6 @@ def parallelize(module: nn.Module, comm: Communicator, plan: Mapping[str, str]) 
         plan: a word for each layer's name, in which * stands for anything: "column" and "row" for
             `nn.Linear`, "vocab" for `nn.Embedding`. A row layer is given the inputs of its rank,
             as a column layer leaves them.
-
     Raises:
         InvalidArgument: arguments in another order; and, on every rank, no such layer or word, a
             layer of another kind, or one whose size the ranks cannot share out evenly.

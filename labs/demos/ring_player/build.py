@@ -16,7 +16,7 @@ import numpy as np
 
 from ddp_lab import Link
 from ddp_lab.communicator.communicator import Communicator
-from ddp_lab.show import Story, page, watch
+from ddp_lab.show import RingPlayer, Story, watch
 
 RANKS = 4
 LINK = Link(20e-3, 1 / 1600)
@@ -51,8 +51,7 @@ def main(arguments: list[str]) -> None:
         record()
         arguments = []
     path = Path(arguments[0]) if arguments else PAGE
-    path.write_text(page(story()), encoding="utf-8")
-    print(path)
+    print(RingPlayer(story()).save(path))
 
 
 if __name__ == "__main__":

@@ -163,7 +163,6 @@ class DeviceProductKernel:
         task: what it computes.
         schedule: how.
         epilogue: what is done to each element at the end, or None.
-
     Raises:
         CompileError: there is no device here, or no llvmlite.
     """

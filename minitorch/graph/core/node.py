@@ -298,7 +298,6 @@ def build(op: Op, inputs: Sequence[object], kind: type[Node] = Node) -> Node:
 
     Args:
         kind: the class of the node; most are plain.
-
     Raises:
         ShapeError, DTypeError, ...: what `op.infer` raises, with the line that built the node.
     """

@@ -55,10 +55,7 @@ class Session:
             "compiled": as straight-line Python; the fastest.
             "interpreter": node by node, a loop within.
             "tokens": loops taken apart, as tokens that move; tells what happens.
-            "parallel": the same by several threads.
-            "arena": in the memory that was planned.
-        options: of the executor: `shuffle=` and `on_event=` of "tokens", `threads=` of "parallel",
-            `poison=` of "arena".
+        options: of the executor: `shuffle=` and `on_event=` of "tokens".
     """
 
     default_executor: ClassVar[str] = "compiled"
@@ -85,11 +82,7 @@ class Session:
         self._steps: dict[tuple[object, ...], Run] = {}
         self._ready: dict[tuple[object, ...], _Ready] = {}
 
-    def run(
-        self,
-        fetches: object,
-        feed_dict: Feeds | None = None,
-    ) -> Any:
+    def run(self, fetches: object, feed_dict: Feeds | None = None) -> Any:
         """Return the values of `fetches`, in the same structure.
 
         Arrays are the caller's: each has memory of its own, not a feed's nor a variable's.

@@ -136,7 +136,6 @@ class Variable(Node):
             name instead, and the variable gets its value by `feed_dict`, by `assign`, or as an
             argument of a compiled function.
         trainable: whether optimizers update it unless told which.
-
     Attributes:
         asked: the name that it was given, which another may have had before.
     """

@@ -6,18 +6,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ...errors import GraphError
-from .arena import ArenaStep
 from .compiled import Run, Step
 from .interpreter import InterpretedStep
-from .parallel import ParallelStep
 from .tokens.sequential import TokenStep
 
 EXECUTORS: dict[str, tuple[Callable[..., Run], Sequence[str]]] = {
     "compiled": (Step, ()),
     "interpreter": (InterpretedStep, ()),
     "tokens": (TokenStep, ("on_event", "shuffle")),
-    "parallel": (ParallelStep, ("on_event", "threads")),
-    "arena": (ArenaStep, ("poison",)),
 }
 """What plans a run of (fetches, feeds, device), and the options that it takes."""
 

@@ -4,7 +4,7 @@ A value lives from the node that computes it to the last node that uses it. View
 their own and keep their source alive. An elementwise result takes over the memory of an input that
 dies there. Each remaining buffer is placed, largest first, at the lowest offset where it meets no
 other that lives at the same time; of very many, in the order of the run, in the smallest gap that
-is wide enough, which takes no longer for each of them. `arena` runs a graph by its plan.
+is wide enough, which takes no longer for each of them.
 
 A loop has one buffer: the variables' values, and beside them an arena for one round, which every
 round uses again. Both sides of a branch are planned as if both ran. Lists of what the rounds

@@ -27,14 +27,7 @@ from ..operators.math import matmul
 from ..operators.random import random_uniform
 from ..operators.shaping import concat, split
 
-__all__ = [
-    "BasicLSTMCell",
-    "BasicRNNCell",
-    "GRUCell",
-    "LSTMStateTuple",
-    "MultiRNNCell",
-    "RNNCell",
-]
+__all__ = ["BasicLSTMCell", "BasicRNNCell", "GRUCell", "LSTMStateTuple", "MultiRNNCell", "RNNCell"]
 
 Activation = Callable[[Node], Node]
 State = object
@@ -102,11 +95,7 @@ class BasicRNNCell(RNNCell):
     scope_name = "basic_rnn_cell"
     gates = 1
 
-    def __init__(
-        self,
-        num_units: int,
-        activation: Activation | None = None,
-    ) -> None:
+    def __init__(self, num_units: int, activation: Activation | None = None) -> None:
         self.units, self.activation = num_units, activation or tanh
         self.state_size = self.output_size = num_units
 

@@ -20,10 +20,7 @@ from ..shapes.static import as_static
 
 @locates_errors
 def constant(
-    value: object,
-    dtype: DTypeLike = None,
-    shape: object = None,
-    name: str | None = None,
+    value: object, dtype: DTypeLike = None, shape: object = None, name: str | None = None
 ) -> Constant:
     """A value fixed now. Python floats become float32, integers int32; arrays keep their dtype.
 

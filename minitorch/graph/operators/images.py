@@ -87,11 +87,7 @@ def add_border(
 
 @locates_errors
 def conv2d(
-    input: object,
-    filter: object,
-    strides: object,
-    padding: str,
-    name: str | None = None,
+    input: object, filter: object, strides: object, padding: str, name: str | None = None
 ) -> Node:
     """The convolution of (N, H, W, C) with filters (h, w, C, O): (N, H', W', O)."""
     input, filter = convert_all(input, filter)
@@ -112,11 +108,7 @@ def conv2d(
 
 @locates_errors
 def max_pool(
-    value: object,
-    ksize: object,
-    strides: object,
-    padding: str,
-    name: str | None = None,
+    value: object, ksize: object, strides: object, padding: str, name: str | None = None
 ) -> Node:
     """The largest of every window of (N, H, W, C)."""
     return _pool(pooling.max_pool2d, value, ksize, strides, padding, name, -3.0e38)
@@ -124,11 +116,7 @@ def max_pool(
 
 @locates_errors
 def avg_pool(
-    value: object,
-    ksize: object,
-    strides: object,
-    padding: str,
-    name: str | None = None,
+    value: object, ksize: object, strides: object, padding: str, name: str | None = None
 ) -> Node:
     """The mean of every window of (N, H, W, C); with "SAME" of what lies inside the image."""
     how = (ksize, strides, padding)

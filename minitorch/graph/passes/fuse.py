@@ -3,8 +3,7 @@
 Memory is then read once and written once however many operators there are. A node joins those that
 use it when all of them are in one group, it is elementwise and of the group's shape, and nobody
 else wants to see it. A group is computed by a kernel from the size on at which the machine's cost
-model says that a kernel pays, else by NumPy. `reasons` says for every elementwise edge that was not
-fused why not, and for every group without a kernel why.
+model says that a kernel pays, else by NumPy.
 """
 
 from __future__ import annotations
@@ -27,23 +26,12 @@ from .lowering import Parts, Runs, names_of, program_of, runs_of
 from .rewrite import rebuilt, rewrite, simple
 
 LONGEST = 48  # operators in a group: beyond, registers run out and compiling takes long
-NEVER = 2**62
 FAR = 24  # steps: what was computed so long ago has left the nearest caches
 
 
-def fuse(
-    fetches: Sequence[Node],
-    fed: Collection[Node] = (),
-    reasons: list[str] | None = None,
-) -> list[Node]:
-    """Return the fetches with groups of elementwise operators fused.
-
-    Args:
-        reasons: a list that gets a line for each elementwise edge that was left, and for each
-            group that NumPy computes.
-    """
-    says = [] if reasons is None else reasons
-    root = _groups(fetches, fed, says)
+def fuse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
+    """Return the fetches with groups of elementwise operators fused."""
+    root = _groups(fetches, fed)
     size: dict[Node, int] = {}
     for end in root.values():
         size[end] = size.get(end, 0) + 1
@@ -54,13 +42,13 @@ def fuse(
         group = _Group(root, node)
         group.collect(node, inputs)
         if len(group.parts) == size[node] == 1:  # alone: only for a kernel, where that is faster
-            return None if node.op.name in COMMON else group.as_node(node, [], alone=True)
-        return group.as_node(node, says) if group.parts else None
+            return None if node.op.name in COMMON else group.as_node(node, alone=True)
+        return group.as_node(node) if group.parts else None
 
     return rewrite(fetches, rule, fed, at=set(root.values()))
 
 
-def _groups(fetches: Sequence[Node], fed: Collection[Node], reasons: list[str]) -> dict[Node, Node]:
+def _groups(fetches: Sequence[Node], fed: Collection[Node]) -> dict[Node, Node]:
     """Return for each fusible node the last node of its group, which may be itself."""
     order = schedule(fetches, fed)
     users: dict[Node, list[Node]] = {node: [] for node in order}
@@ -76,50 +64,38 @@ def _groups(fetches: Sequence[Node], fed: Collection[Node], reasons: list[str]) 
         if node in fed or not (_elementwise(node) or _reduces(node)):
             continue
         ends = list(dict.fromkeys(root[u] for u in users[node] if u in root))
-        why = (
-            "it is a reduction"
-            if _reduces(node)
-            else _why_not(node, users[node], ends, must_exist, root)
+        joins = (
+            node not in must_exist
+            and _in_one_group(node, users[node], ends, root)
+            and sizes[ends[0]] < LONGEST
+            and (place[ends[0]] - place[node] <= FAR or not _would_wait(node, users))
         )
-        if not why and sizes[ends[0]] >= LONGEST:
-            why = f"the group has {LONGEST} operators already"
-        if not why and place[ends[0]] - place[node] > FAR:
-            why = _what_waits(node, users, place[ends[0]] - place[node])
-        root[node] = node if why else ends[0]
+        root[node] = ends[0] if joins else node
         sizes[root[node]] = sizes.get(root[node], 0) + 1
-        if why and ends and not _reduces(node):
-            reasons.append(f"{node.name} -> {users[node][0].name}: {why}")
     return root
 
 
-def _why_not(
-    node: Node,
-    users: Sequence[Node],
-    ends: Sequence[Node],
-    must_exist: Collection[Node],
-    root: dict[Node, Node],
-) -> str:
-    """Return why `node` is not computed inside its users' group; empty when it is."""
-    if node in must_exist:
-        return "it is fetched, or something waits for it"
-    if len(ends) != 1 or any(user not in root for user in users):
-        return f"used {len(users)} times, not all of them in one group"
-    if node.device != ends[0].device:
-        return f"device {node.device} is not {ends[0].device}"
+def _in_one_group(
+    node: Node, users: Sequence[Node], ends: Sequence[Node], root: Mapping[Node, Node]
+) -> bool:
+    """Tell whether all that use an elementwise `node` are in one group, of its device and shape."""
+    if _reduces(node) or len(ends) != 1 or any(user not in root for user in users):
+        return False
     inside = ends[0].inputs[0] if _reduces(ends[0]) else ends[0]
-    return "" if node.shape == inside.shape else f"shape {node.shape} is not {inside.shape}"
+    return bool(node.device == ends[0].device and node.shape == inside.shape)
 
 
-def _what_waits(node: Node, users: Mapping[Node, Sequence[Node]], steps: int) -> str:
-    """Return why `node` is not put off for so many steps: it takes memory, where two of its inputs
-    wait in the place of one result. Gradients that are summed over time are the example.
+def _would_wait(node: Node, users: Mapping[Node, Sequence[Node]]) -> bool:
+    """Tell whether two inputs would wait in the place of one result if `node` were put off.
+
+    That takes memory. Gradients that are summed over time are the example.
     """
     waiting = [
         source
         for source in dict.fromkeys(node.inputs)
         if source.op is not None and len(users[source]) == 1 and source.shape == node.shape
     ]
-    return "" if len(waiting) < 2 else f"{len(waiting)} inputs would wait for {steps} steps"
+    return len(waiting) > 1
 
 
 def _elementwise(node: Node) -> bool:
@@ -167,7 +143,7 @@ class _Group:
             return self.results[old] if old in self.results else self.collect(old, new.inputs)
         return self.leaves.setdefault(new, len(self.leaves))
 
-    def as_node(self, node: Node, reasons: list[str], alone: bool = False) -> Node | None:
+    def as_node(self, node: Node, alone: bool = False) -> Node | None:
         """Return the node of the whole group; `alone`: None when no kernel computes it."""
         dtypes = [leaf.dtype for leaf in self.leaves]
         inside = node.inputs[0] if isinstance(node.op, Reduction) else node
@@ -175,9 +151,7 @@ class _Group:
         count = None if unknown else numel(tuple(inside.shape))
         folded = len(node.op.dims) if isinstance(node.op, Reduction) else 0
         runs = None if unknown else self._runs(tuple(inside.shape), folded)
-        least, why = self._from_size(dtypes, count, runs)
-        if why:
-            reasons.append(f"{node.name}: no kernel: {why}")
+        least = self._from_size(dtypes, count, runs)
         if alone and least is None:
             return None
         small = least is None and count is not None and count < LARGE
@@ -199,29 +173,26 @@ class _Group:
 
     def _from_size(
         self, dtypes: Sequence[DType], count: int | None, runs: Runs | None
-    ) -> tuple[int | None, str]:
-        """Return the number of elements from which a kernel computes, and why none does, or ""."""
+    ) -> int | None:
+        """Return the number of elements from which a kernel computes; None where none does."""
         if count is not None and count < machine().smallest:
-            return None, f"{count} elements, fewer than {machine().smallest}"
-        least, why = from_size(self.parts, dtypes, runs)
-        if not why and count is not None and count < least:
-            why = f"{count} elements, fewer than the {least} from which it pays"
-        return (None, why) if why else (least if count is None else 0, "")
+            return None
+        least = from_size(self.parts, dtypes, runs)
+        if least is None or count is None:
+            return least
+        return 0 if count >= least else None
 
 
-def from_size(parts: Parts, dtypes: Sequence[DType], runs: Runs | None = None) -> tuple[int, str]:
-    """Return the number of elements from which a kernel pays, and why there is none, or ""."""
-    program = program_of(parts, dtypes)
-    if isinstance(program, str):
-        return NEVER, program
-    if not engine.available():
-        return NEVER, "there is no compiler: llvmlite is not installed"
+def from_size(parts: Parts, dtypes: Sequence[DType], runs: Runs | None = None) -> int | None:
+    """Return the number of elements from which a kernel pays; None where it never does."""
+    if program_of(parts, dtypes) is None or not engine.available():
+        return None
     rows, here = names_of(parts), machine()
     gain = (here.numpy_s(rows, 10**6) - here.fused_s(rows, 10**6)) / 1e6
     if not gain > 0:
-        return NEVER, "NumPy is as fast"
+        return None
     gain += runs.numpy_s() - runs.kernel_s(parts) if runs else 0.0
     if not gain > 0:
-        return NEVER, f"NumPy is as fast for rows of {runs.length if runs else 0}"
+        return None
     at_once = here.spread_s + here.kernel_call_s - here.numpy_s(rows, 0)
-    return max(int(at_once / gain) + 1, 1), ""
+    return max(int(at_once / gain) + 1, 1)

@@ -1,4 +1,4 @@
-"""FusedSequence elementwise operators as one, and a reduction that takes their result as it comes.
+"""Elementwise operators fused to one, and a reduction that takes their result as it comes.
 
 Two ways to compute them. With NumPy the operators are one Python function, and large arrays go
 through it block by block, so that every temporary stays in the cache. With a compiler they are one
@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from ...arrays.library import Array, DType, Namespace
-from ...compile import engine
 from ...compile.gpu import cuda_driver
 from ...compile.kernels import Kernel, kernel
 from ...compile.rows import Program
@@ -37,7 +36,7 @@ LARGE = 2**22  # elements: below this the whole arrays fit the last cache, and b
 
 
 class FusedSequence(Op):
-    """FusedSequence operators as one.
+    """Operators fused to one.
 
     Attributes:
         parts: the operators, inputs first; an integer operand is an input of the whole, a negative
@@ -91,7 +90,7 @@ class FusedSequence(Op):
 
 
 class Fused(FusedSequence):
-    """FusedSequence elementwise operators as one.
+    """Elementwise operators fused to one.
 
     Attributes:
         least: the number of elements from which the kernel computes; None for never.
@@ -115,8 +114,8 @@ class Fused(FusedSequence):
             self.compute = self._function  # type: ignore[method-assign]
 
     @functools.cached_property
-    def program(self) -> Program | str:
-        """What a kernel computes, or the reason why there is none."""
+    def program(self) -> Program | None:
+        """What a kernel computes, where one can."""
         return program_of(self.parts, self.dtypes)
 
     @functools.cached_property
@@ -146,9 +145,8 @@ class Fused(FusedSequence):
 
     def on_device(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the result of arrays that are not NumPy's: by a kernel where a GPU has them."""
-        result = None
-        if isinstance(self.program, Program):
-            result = cuda_driver.run_on_device(self.program, arrays)
+        program = self.program
+        result = None if program is None else cuda_driver.run_on_device(program, arrays)
         return self.compute(xp, *arrays) if result is None else result
 
     def _size(self, arrays: Sequence[Array]) -> int:
@@ -170,13 +168,6 @@ class Fused(FusedSequence):
             piece = slice(start, start + BLOCK)
             out[piece] = self._function(np, *[a[piece] if a.ndim else a for a in flat])
         return out.reshape(shape)
-
-    def into(self, out: Array, *arrays: Array) -> None:
-        """Compute into `out`, which may be the memory of an input of the same shape and dtype."""
-        if isinstance(self.program, Program) and engine.available():
-            self.kernel(*arrays, out=out)
-        else:
-            np.copyto(out, self._function(np, *arrays))
 
 
 class FusedReduction(Fused):
@@ -203,8 +194,8 @@ class FusedReduction(Fused):
             self.compute = self._whole  # type: ignore[method-assign]
 
     @functools.cached_property
-    def program(self) -> Program | str:
-        """What a kernel computes, the reduction included, or the reason why there is none."""
+    def program(self) -> Program | None:
+        """What a kernel computes, the reduction included, where one can."""
         return program_of(self.parts, self.dtypes, kernel_reduction(self.reduction))
 
     @property
@@ -237,10 +228,6 @@ class FusedReduction(Fused):
         return (
             total.reshape((*total.shape, *([1] * len(dims)))) if self.reduction.keepdim else total
         )
-
-    def into(self, out: Array, *arrays: Array) -> None:
-        """Compute into `out`, which is none of the inputs."""
-        np.copyto(out, self.compute(np, *arrays))
 
     def infer(self, *specs: Spec) -> Spec:
         """Return what the reduction infers of the parts' result."""

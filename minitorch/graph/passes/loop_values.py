@@ -34,11 +34,7 @@ class _Slimmer:
     """One loop, and what can be left out of it."""
 
     def __init__(
-        self,
-        node: Node,
-        inputs: tuple[Node, ...],
-        asked: Collection[Slot],
-        fed: Collection[Node],
+        self, node: Node, inputs: tuple[Node, ...], asked: Collection[Slot], fed: Collection[Node]
     ) -> None:
         self.node, self.inputs, self.asked, self.fed = node, inputs, asked, fed
         self.loop: While = node.op

@@ -1,4 +1,4 @@
-"""From fused operators to a kernel's program, or the reason why there is none; and its runs.
+"""From fused operators to a kernel's program, where there is one; and its runs.
 
 A run is how far arithmetic goes before it begins anew: a matrix plus a vector begins anew at each
 row. A kernel computes the end of a row as one more vector, so a short row that is no whole number
@@ -25,23 +25,21 @@ Parts = Sequence[tuple[Op, tuple[int, ...]]]
 """Operators, inputs first; an operand is an input, or, negative, the result of -1 - operand."""
 
 
-def program_of(parts: Parts, dtypes: Sequence[DType], reduction: str = "") -> Program | str:
-    """Return the program of these operators, or why no kernel can compute them."""
+def program_of(parts: Parts, dtypes: Sequence[DType], reduction: str = "") -> Program | None:
+    """Return the program of these operators; None where no kernel can compute them."""
     floats = {dtype.name for dtype in dtypes if dtype.kind != "b"}
     if len(floats) != 1 or not floats <= {"float32", "float64"}:
-        return f"inputs are {', '.join(sorted(d.name for d in set(dtypes))) or 'none'}"
+        return None
     kinds = ["bool" if dtype.kind == "b" else "float" for dtype in dtypes]
     steps: list[Step] = []
     for op, operands in parts:
         row, parameter = row_of(op)
-        if not row:
-            return f"{op.name} has no vector code"
         kinds_in = [kinds[i] if i >= 0 else gives(steps[-1 - i].row) for i in operands]
-        if kinds_in != [takes(row, i) for i in range(len(operands))]:
-            return f"{op.name} of {', '.join(kinds_in)} has no vector code"
+        if not row or kinds_in != [takes(row, i) for i in range(len(operands))]:
+            return None
         steps.append(Step(row, operands, parameter))
     if reduction and gives(steps[-1].row) != "float":
-        return f"{reduction} of booleans has no vector code"
+        return None
     return Program(floats.pop(), tuple(kinds), tuple(steps), reduction)
 
 

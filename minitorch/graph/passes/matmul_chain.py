@@ -44,11 +44,7 @@ def cheapest(sizes: Sequence[int]) -> tuple[int, Split]:
 
 
 def _product(
-    multiply: Callable[[Node, Node], Node],
-    factors: Sequence[Node],
-    split: Split,
-    i: int,
-    j: int,
+    multiply: Callable[[Node, Node], Node], factors: Sequence[Node], split: Split, i: int, j: int
 ) -> Node:
     if i == j:
         return factors[i]

@@ -22,7 +22,6 @@ from .loop_values import loop_values
 from .loops import Pass, inside
 from .matmul_chain import matmul_chain
 from .merge_matmuls import merge_matmuls
-from .recompute import recompute as computed_again
 from .rematerialize import rematerialize
 from .shape_only import shape_only
 from .transposes import transposes
@@ -51,11 +50,6 @@ loops."""
 
 OF_LOOPS = ("loop_values", "loop_invariants")  # nothing to do where there is no loop
 
-ON_REQUEST: dict[str, Pass] = {
-    "recompute": computed_again,
-}
-"""Passes that trade something for something else, time for memory, and so run only when named."""
-
 
 def optimize(
     fetches: object, fed: Collection[Node] = (), passes: Sequence[str] | None = None
@@ -68,8 +62,7 @@ def optimize(
     Args:
         fetches: a node, or lists, tuples and dicts of nodes.
         fed: nodes that a run will feed; nothing above them matters.
-        passes: names of `PASSES` or `ON_REQUEST` to run, each once; all `PASSES`, until nothing is
-            left to do, unless given.
+        passes: names of `PASSES` to run, each once; all, until nothing is left to do, unless given.
     Raises:
         GraphError: no such pass; or a pass broke a type, which is a mistake in the pass.
     """
@@ -105,10 +98,9 @@ def named(passes: Sequence[str] | None) -> list[str]:
 
 
 def _called(name: str) -> Pass:
-    named = PASSES.get(name) or ON_REQUEST.get(name)
+    named = PASSES.get(name)
     if named is None:
-        have = ", ".join([*PASSES, *ON_REQUEST])
-        raise GraphError(f"optimize: got pass {name!r}, expected one of {have}.")
+        raise GraphError(f"optimize: got pass {name!r}, expected one of {', '.join(PASSES)}.")
     return named
 
 
@@ -134,25 +126,6 @@ def _settled(
     return leaves
 
 
-def recompute(fetches: object, budget_bytes: int | None = None, fed: Collection[Node] = ()) -> Any:
-    """Return nodes of the same values, some computed twice so that less memory is needed.
-
-    Args:
-        fetches: a node, or lists, tuples and dicts of nodes.
-        budget_bytes: the most that `memory_plan` may say afterwards; the lowest peak that can be
-            had unless given.
-        fed: nodes that a run will feed; placeholders always are.
-    Raises:
-        GraphError: no choice fits the budget, or a size is not known.
-    """
-    if budget_bytes is not None and not isinstance(budget_bytes, int):
-        raise GraphError(f"recompute: got a budget of {budget_bytes!r}, expected whole bytes.")
-    leaves: list[Node] = []
-    rebuild = flatten(fetches, leaves)
-    again = computed_again(leaves, set(fed), budget_bytes)
-    return rebuild(iter(verified(again, leaves, set(fed), "recompute")))
-
-
 def run_pass(
     name: str,
     leaves: list[Node],
@@ -168,11 +141,7 @@ def run_pass(
     rewriting = _called(name)
     if name in OF_LOOPS and not loops:
         return leaves
-    if loops and rewriting not in (
-        loop_invariants,
-        computed_again,
-        rematerialize,
-    ):  # these look by themselves
+    if loops and rewriting not in (loop_invariants, rematerialize):  # these look by themselves
         rewriting = inside(rewriting)
     return verified(rewriting(leaves, fed), leaves, fed, name, checked)
 

@@ -25,10 +25,10 @@ from ..core.node import Node, UnknownShape
 from ..core.order import needed
 from ..memory.lives import Lives, lives_of
 from .fused import FusedReduction, FusedSequence
-from .recompute import WAIT, Sweep
-from .rewrite import simple
+from .rewrite import may_change, over, simple
 
 CHEAP = (Cast, Elementwise, FusedSequence, LayerNorm, Standardize)
+WAIT = 4  # steps between two uses from which on a value counts as waiting
 WORTH = 8  # byte-steps saved for one by which an input must live longer
 
 
@@ -94,8 +94,71 @@ def _ends_of_waits(lives: Lives, fed: Collection[Node], beyond_bytes: int) -> di
     return ends
 
 
-class _Sweep(Sweep):
-    """The graph with what was dropped computed from what was not."""
+class _Sweep:
+    """The graph built once more, with values computed again where a wait ends.
+
+    Args:
+        plan: the order of the run, and in whose memory each value is.
+        late: for each value that waits the step that ends its wait.
+        dropped: the memory that is not to wait.
+    """
+
+    def __init__(
+        self,
+        fetches: Sequence[Node],
+        fed: Collection[Node],
+        plan: Lives,
+        late: dict[Node, int],
+        dropped: Collection[Node],
+    ) -> None:
+        self.ends, self.fed, self.plan, self.late, self.dropped = fetches, fed, plan, late, dropped
+        self.risky = maybe_dead(plan.order, fed)
+        self.new: dict[Node, Node] = {}
+        self.again: dict[Node, Node] = {}
+        self.place = {node: i for i, node in enumerate(plan.order)}
+
+    def fetches(self) -> list[Node]:
+        """Return what stands for the fetches."""
+        for step, node in enumerate(self.plan.order):
+            if node in self.fed or not may_change(node):
+                self.new[node] = node
+                continue
+            inputs = tuple(self._input(source, node, step) for source in node.inputs)
+            control = tuple(self.new.get(source, source) for source in node.control_inputs)
+            self.new[node] = over(node, inputs, control)
+        return [self.new[node] for node in self.ends]
+
+    def _drops(self, node: Node) -> bool:
+        return node in self.late and self.plan.home[node] in self.dropped
+
+    def _input(self, source: Node, user: Node, step: int) -> Node:
+        if self._drops(source) and step >= self.late[source]:
+            return self._computed(source, self._before(user, step), user.id)
+        return self.new.get(source, source)
+
+    def _before(self, user: Node, step: int) -> tuple[Node, ...]:
+        """Return what to wait for, so that nothing is computed again before it is needed."""
+        others = [s for s in user.inputs if not self._drops(s) and s.op is not None]
+        latest = max(others, key=self.place.__getitem__, default=self.plan.order[step - 1])
+        return () if latest in self.risky or latest.op is None else (self.new[latest],)
+
+    def _computed(self, node: Node, wait: tuple[Node, ...], turn: int) -> Node:
+        """Return `node` computed again, at that turn, from values that are still there."""
+        waiting = [node]
+        while waiting:
+            at = waiting[-1]
+            missing = [s for s in at.inputs if not self._is_there(s) and s not in self.again]
+            if missing and at not in self.again:
+                waiting += missing
+                continue
+            waiting.pop()
+            if at not in self.again:
+                inputs = (
+                    self.new.get(s, s) if self._is_there(s) else self.again[s] for s in at.inputs
+                )
+                self.again[at] = at.with_inputs(tuple(inputs), wait)
+                self.again[at].id = turn
+        return self.again[node]
 
     def _is_there(self, node: Node) -> bool:
         return self.plan.home.get(node, node) not in self.dropped

@@ -1,4 +1,4 @@
-"""What the ranks of a placed run must agree on before it: the measured costs, and the graph.
+"""What the ranks of a placed run must agree on before it: the graph.
 
 Every rank cuts the graph by itself, so each must have the same one. Two programs that differ in a
 line would else exchange values of one shape and different meaning. So the first time that fetches
@@ -13,8 +13,7 @@ such as a learning rate, and must be the same.
 from __future__ import annotations
 
 import hashlib
-import pickle
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -27,33 +26,12 @@ from ..control.while_op import While
 from ..core.node import Constant, Node
 from ..core.order import schedule
 from ..core.variables import Variable
-from ..costs.machine import machine, use
-from ..passes.rewrite import PLANNING
 from .send_recv import Ranks, another_run
 
 MAGIC = 0x67726170685F6964  # "graph_id": no message of values begins like this
 WANTED = "what it is about to run"
 SAME = "the same"
 Prints = npt.NDArray[np.int64]
-
-
-def with_one_cost(ranks: Ranks, choose: Callable[[], list[Node]]) -> list[Node]:
-    """Return what `choose` gives on every rank by the times that rank 0 measures.
-
-    Which rewrites pay is measured; two ranks that each asked their own clock could decide
-    differently and then have different graphs.
-    """
-    if ranks.size == 1:
-        return choose()
-    if ranks.rank == 0:
-        result = choose()
-        with PLANNING:  # nothing is measured meanwhile
-            times = np.frombuffer(pickle.dumps(machine()), np.uint8)
-        for rank in range(1, ranks.size):
-            ranks.send(times, rank)
-        return result
-    with use(pickle.loads(_receive(ranks, 0, np.uint8).tobytes())):
-        return choose()
 
 
 def check_same_graph(

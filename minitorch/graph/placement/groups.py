@@ -29,10 +29,8 @@ class Groups:
         ranks: the rank of each device name, or of what it begins with; by default the number of
             the task in it, else that at its end.
         homes: where variables are already.
-
     Attributes:
         rank_of: the rank of each group that has one.
-
     Raises:
         GraphError: a device that is not there, or two devices for what belongs together.
     """

@@ -12,9 +12,8 @@ from ..core.order import schedule, writes_of
 from ..core.session import Session
 from ..core.variables import State
 from ..executors.compiled import Step, check_source
-from ..passes.optimize import optimize
 from ..passes.rewrite import PLANNING
-from .consensus import check_same_graph, with_one_cost
+from .consensus import check_same_graph
 from .groups import variables_of
 from .partition import Part, cut
 from .place import place
@@ -28,7 +27,7 @@ class PlacedSession(Session):
     every rank gets all values. A variable lives on one rank; the others do without it. A loop runs
     whole on one rank: that of the variables that it writes, else the first that is named inside.
     The first time that fetches are run with these feeds the ranks compare their graphs, and raise
-    if they differ.
+    if they differ. The graph is run as it was built.
     Ranks that are threads of one process need a graph each: `with Graph().as_default():`.
 
         with device("cpu:0"):
@@ -40,20 +39,16 @@ class PlacedSession(Session):
     Args:
         ranks: this rank's communicator: `rank`, `size`, `send(array, dst)`, `recv(src)`.
         graph: as for `Session`.
-        optimize: as for `Session`, but only where it is asked for.
         devices: the rank of each device name that does not end with the number of its rank.
     Raises:
         GraphError: `ranks` is no communicator.
     """
-
-    default_optimize = False
 
     def __init__(
         self,
         ranks: Ranks,
         graph: Graph | None = None,
         *,
-        optimize: bool | None = None,
         devices: Mapping[str, int] | None = None,
     ) -> None:
         if not all(hasattr(ranks, name) for name in ("rank", "size", "send", "recv")):
@@ -61,7 +56,7 @@ class PlacedSession(Session):
                 f"PlacedSession: got {type(ranks).__name__} for ranks, expected a communicator: "
                 "rank, size, send and recv. Pass the one that ddp_lab.launch gives each rank."
             )
-        super().__init__(graph, optimize=optimize)
+        super().__init__(graph, optimize=False)
         self.ranks, self.devices = ranks, devices
         self.homes: dict[Node, int] = {}  # the rank of each variable, once it has one
 
@@ -76,14 +71,7 @@ class PlacedSession(Session):
     def place(self, order: Sequence[Node], fed: Collection[Node] = ()) -> dict[Node, int]:
         """Return the rank of every node of a run that is not on all of them."""
         writers = [node for node in self.graph.nodes if writes_of(node)]
-        return place(
-            order,
-            fed,
-            self.ranks.size,
-            self.devices,
-            writers=writers,
-            homes=self.homes,
-        )
+        return place(order, fed, self.ranks.size, self.devices, writers=writers, homes=self.homes)
 
 
 class PlacedRun:
@@ -117,7 +105,7 @@ class PlacedRun:
             GraphError: the ranks have different graphs, or what is asked cannot be placed.
         """
         session, ranks, fed = self.session, self.session.ranks, set(self.feeds)
-        leaves = with_one_cost(ranks, self._rewritten) if session.optimize else list(self.leaves)
+        leaves = self.leaves
         with PLANNING:
             order = schedule(leaves, fed)
             for node in order:
@@ -132,7 +120,3 @@ class PlacedRun:
             self.part = cut(order, leaves, fed, self.placed, lines)
             ends = [self.part.here[node] for node in leaves]
             return Step(ends, self.feeds, order=self.part.order), lines
-
-    def _rewritten(self) -> list[Node]:
-        with PLANNING:
-            return optimize(list(self.leaves), self.feeds)  # type: ignore[no-any-return]

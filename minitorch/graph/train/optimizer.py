@@ -285,10 +285,7 @@ class AdagradOptimizer(Optimizer):
     update = Adagrad
 
     def __init__(
-        self,
-        learning_rate: object,
-        initial_accumulator_value: float = 0.1,
-        name: str | None = None,
+        self, learning_rate: object, initial_accumulator_value: float = 0.1, name: str | None = None
     ) -> None:
         if initial_accumulator_value <= 0.0:
             raise GraphError(

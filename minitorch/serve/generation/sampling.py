@@ -28,7 +28,6 @@ def sample(logits_V: np.ndarray, sampling: Sampling, draw: int) -> int:
     Args:
         logits_V: shape (V,), real; -inf is a token that cannot be.
         draw: the number of the new token in its reply.
-
     Raises:
         ValueError: a logit is NaN or +inf, or none is finite.
     """

@@ -85,7 +85,6 @@ def simulate_generation(
     Args:
         requests: (arrival_ms, prompt_tokens, new_tokens) of each.
         slots, cache_tokens, batching: as for `Server.deploy_generator`.
-
     Raises:
         ArgumentError: a number out of its range, or a request that never fits the cache.
     """

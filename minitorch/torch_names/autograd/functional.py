@@ -16,7 +16,6 @@ def jacobian(function: Callable[..., object], inputs: Any, create_graph: bool = 
         function: takes the inputs, returns one tensor.
         inputs: a tensor, or a tuple of them; they need not require a gradient.
         create_graph: record the result, so that it can be differentiated.
-
     Returns:
         shape (*result.shape, *input.shape), or a tuple of these. An input that the result does
         not depend on gives zeros.

@@ -10,7 +10,7 @@ import pytest
 import minitorch.graph as tf
 from minitorch.errors import GraphError
 from minitorch.graph.core.variables import State
-from minitorch.graph.executors.arena import MOST_SHAPES, ArenaStep
+from tests.minitorch.graph.arena import MOST_SHAPES, ArenaStep
 
 pytestmark = pytest.mark.as_built
 

@@ -14,7 +14,7 @@ from minitorch.errors import GraphError
 from minitorch.op import Op
 
 
-@pytest.fixture(autouse=True, params=["compiled", "interpreter", "tokens", "parallel"])
+@pytest.fixture(autouse=True, params=["compiled", "interpreter", "tokens"])
 def _fresh_graph(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every test runs with every executor."""
     tf.reset_default_graph()
@@ -144,7 +144,7 @@ def test_sides_may_give_nested_structures() -> None:
         tf.cond(p, lambda: {"a": x}, lambda: x)
 
 
-@pytest.mark.parametrize("executor", ["compiled", "interpreter", "tokens", "parallel", "arena"])
+@pytest.mark.parametrize("executor", ["compiled", "interpreter", "tokens", "arena"])
 @pytest.mark.parametrize("optimize", [False, True])
 def test_a_side_may_be_an_operation_without_a_value(executor: str, optimize: bool) -> None:
     p, w = tf.placeholder(tf.bool, ()), tf.Variable(1.0)

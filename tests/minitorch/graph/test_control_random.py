@@ -144,7 +144,6 @@ def agree(seed: int, depth: int, **options: Any) -> None:
 
 OPTIONS: list[dict[str, Any]] = [
     {}, {"optimize": True}, {"executor": "interpreter"}, {"executor": "tokens", "shuffle": 5},
-    {"executor": "parallel", "threads": 2},
 ]  # fmt: skip
 
 

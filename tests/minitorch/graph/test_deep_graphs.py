@@ -17,7 +17,7 @@ from minitorch.graph.core.verify import verify
 from minitorch.graph.costs.machine import Fixed, use
 from minitorch.graph.executors.tokens import loop_nodes
 from minitorch.graph.memory.plan import memory_plan
-from minitorch.graph.passes.optimize import ON_REQUEST, PASSES, run_pass
+from minitorch.graph.passes.optimize import PASSES, run_pass
 from minitorch.show import compare_passes, map_memory
 from minitorch.show.numbers import in_bytes
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.as_built
 
 HUGE = pytest.param(100_000, marks=pytest.mark.wide)
 FACTOR = 1.0 - 2.0**-20
-EXECUTORS = ("compiled", "interpreter", "tokens", "parallel", "arena")
+EXECUTORS = ("compiled", "interpreter", "tokens", "arena")
 AT = np.array([[1.0, 2.0], [3.0, 4.0]])
 
 
@@ -68,7 +68,7 @@ def test_every_pass_takes_a_very_long_chain() -> None:
     x = tf.placeholder(tf.float64, (2, 2))
     y = chain(x, 100_000)
     with use(Fixed(kernels=False)):
-        for name in (*PASSES, *ON_REQUEST):
+        for name in (*PASSES,):
             run_pass(name, [y], {x})
     verify([y])
     assert memory_plan(y).peak_bytes == AT.nbytes
@@ -137,8 +137,7 @@ def test_a_loop_waits_the_same_through_one_node(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr(loop_nodes, "MANY", many)
     x = tf.placeholder(tf.float64, (2, 2))
     (by_x,) = tf.gradients(in_a_branch_in_a_loop(x, 40), [x])
-    for executor in ("tokens", "parallel"):
-        np.testing.assert_allclose(run(by_x, x, executor), FACTOR**60 * np.ones((2, 2)))
+    np.testing.assert_allclose(run(by_x, x, "tokens"), FACTOR**60 * np.ones((2, 2)))
 
 
 @pytest.mark.parametrize("n", [10_000, HUGE])

@@ -17,7 +17,7 @@ from minitorch.op import KeepsSpec
 
 pytestmark = pytest.mark.as_built
 
-EXECUTORS = ("compiled", "interpreter", "tokens", "parallel", "arena")
+EXECUTORS = ("compiled", "interpreter", "tokens", "arena")
 
 
 def _network(widths: tuple[int, ...], batch: int) -> tuple[Any, dict[Any, Any]]:

@@ -29,7 +29,7 @@ from minitorch.graph.executors.registry import EXECUTORS
 
 pytestmark = pytest.mark.as_built
 
-ARGUMENTS = {"arena": {"poison": True}, "parallel": {"threads": 2}}
+ARGUMENTS = {"arena": {"poison": True}}
 
 
 @pytest.fixture(autouse=True)

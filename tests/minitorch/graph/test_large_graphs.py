@@ -13,7 +13,7 @@ from minitorch.graph.memory import offsets as planning
 from minitorch.graph.memory.offsets import Buffer
 from minitorch.graph.memory.plan import memory_plan
 from minitorch.graph.passes.matmul_chain import LONGEST
-from minitorch.graph.passes.optimize import ON_REQUEST, PASSES, run_pass
+from minitorch.graph.passes.optimize import PASSES, run_pass
 
 pytestmark = pytest.mark.as_built
 
@@ -49,11 +49,10 @@ def test_a_deep_graph_passes_every_pass_plan_and_executor(build: Callable[[Any],
     with tf.Session() as session:
         want = session.run(leaves, at)[0]
     with use(Fixed(kernels=False)):
-        for name in (*PASSES, *ON_REQUEST):
-            after = run_pass(name, leaves, {x})
-            leaves = leaves if name in ON_REQUEST else after
+        for name in (*PASSES,):
+            leaves = run_pass(name, leaves, {x})
     memory_plan(leaves)
-    for executor in ("compiled", "interpreter", "tokens", "parallel", "arena"):
+    for executor in ("compiled", "interpreter", "tokens", "arena"):
         with tf.Session(executor=executor) as session:
             np.testing.assert_allclose(session.run(leaves, at)[0], want, atol=1e-9)
 

@@ -234,7 +234,7 @@ def test_an_operator_that_computes_something_else_in_a_graph_is_found_out(agreem
     assert len(_compared(parts, values, [], "")) == 5
 
 
-@pytest.mark.parametrize("executor", ["compiled", "interpreter", "tokens", "parallel", "arena"])
+@pytest.mark.parametrize("executor", ["compiled", "interpreter", "tokens", "arena"])
 @pytest.mark.parametrize("label", [-1, 3, 2**40])
 def test_a_label_that_is_no_class_is_an_error_in_the_loss_and_in_a_step(
     executor: str, label: int

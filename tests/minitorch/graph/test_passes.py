@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,7 +18,6 @@ from minitorch.graph.passes.fused import Fused, FusedReduction
 from minitorch.graph.passes.matmul_chain import cheapest
 from minitorch.graph.passes.merge_matmuls import costs
 from minitorch.graph.passes.placed import PlaceEach
-from minitorch.graph.passes.recompute import recompute
 from minitorch.op import Op
 from minitorch.ops.elementwise import compiled
 from minitorch.ops.networks.normalization import layer_norm
@@ -260,29 +258,24 @@ def test_a_merge_that_loses_is_not_made_on_this_machine() -> None:
     assert operators(after).count("matmul") == (1 if together < 0.95 * apart else 2)
 
 
-def test_elementwise_groups_are_fused_and_the_rest_has_a_reason() -> None:
+def test_elementwise_groups_are_fused_and_the_rest_is_left() -> None:
     x, w, y = (tf.placeholder(tf.float32, (5, 7)) for _ in range(3))
     shared = tf.exp(y)
     z = tf.nn.relu(x * w + 0.5) * shared + tf.tanh(shared)
-    reasons: list[str] = []
-    after = fuse([z, tf.matmul(tf.transpose(x), tf.square(w)), tf.tanh(x + w[0])], (), reasons)
+    after = fuse([z, tf.matmul(tf.transpose(x), tf.square(w)), tf.tanh(x + w[0])])
     assert isinstance(after[0].op, Fused)
     assert operators(after[0]) == [after[0].op.name]  # `shared` is used twice, both times inside
-    assert "35 elements, fewer than" in " ".join(reasons)
-    reasons.clear()
-    fuse([tf.exp(y[0] + 1.0) * w, shared, shared + 1.0], (), reasons)
-    found = "\n".join(reasons)
-    assert "shape (7,) is not (5, 7)" in found
-    assert "it is fetched" in found
+    assert after[0].op.least is None  # too few elements for a kernel
+    scaled, seen, beyond = fuse([tf.exp(y[0] + 1.0) * w, shared, shared + 1.0])
+    assert "mul" in operators(scaled)  # of another shape than exp
+    assert seen in beyond.inputs  # it is fetched
 
 
 def test_a_value_used_in_two_groups_is_computed_once() -> None:
     x = tf.placeholder(tf.float32, (6, 6))
     shared = tf.exp(x) * 2.0
-    reasons: list[str] = []
-    after = fuse([tf.tanh(shared), tf.matmul(shared + 1.0, x)], (), reasons)
+    after = fuse([tf.tanh(shared), tf.matmul(shared + 1.0, x)])
     assert sum("exp" in name for name in operators(after)) == 1
-    assert any("used 2 times" in reason for reason in reasons)
 
 
 @pytest.mark.parametrize("count", [10, 10**6])
@@ -312,13 +305,11 @@ def test_a_size_that_is_not_known_is_looked_at_when_it_runs() -> None:
             np.testing.assert_allclose(run(after, {node: at}), np.tanh(at * 3), rtol=1e-6)
 
 
-def test_an_operator_without_vector_code_is_a_reason() -> None:
-    x = tf.placeholder(tf.float32, (10**6,))
-    reasons: list[str] = []
-    fuse([tf.tan(x) + 1.0], (), reasons)
-    assert any("no kernel: tan has no vector code" in reason for reason in reasons)
-    fuse([tf.exp(tf.placeholder(tf.float16, (9999,))) + 1.0], (), reasons)
-    assert any("no kernel: inputs are float16" in reason for reason in reasons)
+def test_what_has_no_vector_code_has_no_kernel() -> None:
+    x, halves = tf.placeholder(tf.float32, (10**6,)), tf.placeholder(tf.float16, (9999,))
+    for fused in fuse([tf.tan(x) + 1.0, tf.exp(halves) + 1.0]):
+        assert isinstance(fused.op, Fused)
+        assert fused.op.least is None
 
 
 @pytest.mark.parametrize("count", [3, 1000])
@@ -479,33 +470,6 @@ def test_transposes_sink_until_they_cancel(build: Any, left: int) -> None:
     np.testing.assert_allclose(*run([node, after], feeds), rtol=1e-12)
 
 
-def test_recomputation_fits_a_budget_and_changes_no_bit() -> None:
-    loss, weights = chain(8, batch=512)
-    fetches = [loss, *tf.gradients(loss, weights)]
-    before = tf.memory_plan(fetches).peak_bytes
-    after = recompute(fetches, (), int(0.7 * before))
-    assert tf.memory_plan(after).peak_bytes <= 0.7 * before
-    assert operators(after).count("matmul") > operators(fetches).count("matmul")
-    rng = np.random.default_rng(0)
-    feeds = {n: rng.normal(size=tuple(n.shape)).astype(np.float32) for n in inputs_of(fetches)}
-    for a, b in zip(run(fetches, feeds), run(after, feeds), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-def test_a_budget_that_nothing_fits_says_what_does() -> None:
-    loss, weights = chain(4, batch=512)
-    fetches = [loss, *tf.gradients(loss, weights)]
-    with pytest.raises(GraphError, match="got a budget of 10 bytes, expected") as caught:
-        recompute(fetches, (), 10)
-    least = int(re.findall(r"expected (\d+)", str(caught.value))[0])
-    assert tf.memory_plan(recompute(fetches, (), least)).peak_bytes == least
-    assert recompute(fetches, (), 10**9) == fetches
-
-
-def inputs_of(fetches: Any) -> list[Any]:
-    return [n for n in schedule(fetches, ()) if not n.inputs and not isinstance(n, tf.Constant)]
-
-
 # ── verifying, counting, planning ───────────────────────────────────────────────────────────────
 
 
@@ -533,8 +497,6 @@ def test_structures_come_back_and_unknown_passes_are_refused() -> None:
         tf.optimize(x, passes=["magic"])
     with pytest.raises(GraphError, match=r"Write \['fold'\]"):
         tf.optimize(x, passes="fold")
-    with pytest.raises(GraphError, match="got a budget of 'much'"):
-        tf.recompute(x, "much")
     with pytest.raises(GraphError, match="expected nodes"):
         tf.optimize([3])
 
@@ -609,19 +571,10 @@ def test_a_slow_operator_alone_becomes_a_kernel_and_a_quick_one_does_not() -> No
 def test_without_llvmlite_everything_is_numpys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minitorch.compile.engine.available", lambda: False)
     x = tf.placeholder(tf.float32, (10**6,))
-    reasons: list[str] = []
-    (after,) = fuse([tf.tanh(x * 2.0)], (), reasons)
+    (after,) = fuse([tf.tanh(x * 2.0)])
     assert after.op.least is None
-    assert any("llvmlite is not installed" in reason for reason in reasons)
     at = np.linspace(-1, 1, 10**6, dtype=np.float32)
     np.testing.assert_allclose(run(after, {x: at}), np.tanh(at * 2), rtol=1e-6)
-
-
-def test_passes_on_request_take_any_structure_and_refuse_what_is_no_node() -> None:
-    x = tf.placeholder(tf.float32, (4, 4))
-    assert tf.recompute((x, [x]))[1][0] is x
-    with pytest.raises(GraphError, match="expected nodes"):
-        tf.recompute(3)
 
 
 def test_nodes_of_different_devices_stay_apart() -> None:
@@ -635,12 +588,11 @@ def test_nodes_of_different_devices_stay_apart() -> None:
     after = tf.optimize(found)
     assert [node.device for node in after] == [node.device for node in found]
     assert len({id(after[0]), id(after[2])}) == 2
-    reasons: list[str] = []
     with tf.device("cpu:0"):
         inner = tf.exp(x) * 3.0
     with tf.device("cpu:1"):
-        fuse([tf.tanh(inner)], (), reasons)
-    assert any("device cpu:0 is not cpu:1" in reason for reason in reasons)
+        (after,) = fuse([tf.tanh(inner)])
+    assert after.inputs[0].device == "cpu:0"
 
 
 # ── the cost model ──────────────────────────────────────────────────────────────────────────────

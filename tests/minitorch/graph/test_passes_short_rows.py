@@ -56,11 +56,9 @@ def test_a_run_ends_where_an_input_begins_to_repeat(
 def test_a_bias_on_short_rows_is_left_to_numpy(width: int, kernel: bool, batch: int | None) -> None:
     x = tf.placeholder(tf.float32, (None if batch is None else batch // width, width))
     b = tf.placeholder(tf.float32, (width,))
-    reasons: list[str] = []
-    (after,) = fuse([tf.nn.relu(x + b)], (), reasons)
+    (after,) = fuse([tf.nn.relu(x + b)])
     assert isinstance(after.op, Fused)
     assert (after.op.least is not None) is kernel
-    assert any(f"rows of {width}" in reason for reason in reasons) is not kernel
 
 
 def test_rows_that_no_vector_fills_cost_a_kernel_most() -> None:
@@ -121,9 +119,7 @@ def test_gradients_summed_over_time_do_not_wait_for_the_last() -> None:
     for _ in range(20):  # each step of the sum is far from the next
         h = tf.tanh(tf.matmul(h, weight)) * tf.sigmoid(tf.matmul(h, weight))
     gradient = tf.gradients(tf.reduce_sum(h), [weight])[0]
-    reasons: list[str] = []
-    (after,) = fuse([gradient], (), reasons)
-    assert any("inputs would wait for" in reason for reason in reasons)
+    (after,) = fuse([gradient])
     before = tf.memory_plan(gradient).peak_bytes
     assert tf.memory_plan(after).peak_bytes <= before + 2 * 64 * 64 * 4
 

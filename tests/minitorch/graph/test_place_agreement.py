@@ -10,8 +10,6 @@ import minitorch.graph as tf
 from ddp_lab import launch
 from ddp_lab.errors import RankFailed
 from minitorch.errors import GraphError
-from minitorch.graph.costs.machine import Fixed, Machine, machine, use
-from minitorch.graph.placement.consensus import with_one_cost
 from tests.minitorch.graph.rendezvous import on_rendezvous
 
 X = np.random.default_rng(0).normal(size=(3, 4))
@@ -173,50 +171,6 @@ def test_numbers_of_a_known_run_are_not_taken_for_a_graph(new: int) -> None:
 
     with pytest.raises(RankFailed, match="is in another run"):
         launch(rank, 2, transport="threads", timeout_s=200)
-
-
-class Post:
-    """One end of a channel that keeps what was sent."""
-
-    size = 2
-
-    def __init__(self, rank: int, letters: list[Any]) -> None:
-        self.rank, self.letters = rank, letters
-
-    def send(self, x: Any, dst: int) -> None:
-        self.letters.append(x)
-
-    def recv(self, src: int) -> Any:
-        return self.letters.pop(0)
-
-
-def test_every_rank_decides_by_the_times_of_rank_0() -> None:
-    letters: list[Any] = []
-    asked: list[float] = []
-
-    def choose() -> list[Any]:
-        asked.append(machine().call_s + machine().kernel_element_s("exp"))
-        return []
-
-    with use(Machine()):
-        with_one_cost(Post(0, letters), choose)
-    with use(Fixed()):
-        with_one_cost(Post(1, letters), choose)
-    assert asked[0] == asked[1]
-    assert machine().call_s != Fixed().call_s  # so another one would have been noticed
-
-
-def _in_processes(comm: Any) -> Any:
-    slow = Fixed(kernels=False) if comm.rank else Fixed()
-    with use(slow), tf.Graph().as_default(), tf.PlacedSession(comm, optimize=True) as session:
-        x = tf.placeholder(tf.float64, (200, 100))
-        y = crossing(x, lambda h: tf.tanh(h * 2.0) + tf.exp(h) * 0.5)
-        return session.run(y, {x: np.ones((200, 100))})
-
-
-def test_processes_that_measure_differently_optimize_alike() -> None:
-    first, second = launch(_in_processes, 2, transport="shm", timeout_s=200)
-    np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.parametrize("ranks", [None, 2, tf.Graph()])

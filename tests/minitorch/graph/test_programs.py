@@ -410,7 +410,7 @@ def test_a_predicate_may_be_a_placeholder_without_a_shape() -> None:
         assert session.run(y, {training: False, x: 2}) == 6
 
 
-@pytest.mark.parametrize("executor", ["compiled", "interpreter", "tokens", "parallel"])
+@pytest.mark.parametrize("executor", ["compiled", "interpreter", "tokens"])
 def test_a_trip_count_may_be_a_placeholder_without_a_shape(executor: str) -> None:
     n, x = tf.placeholder(tf.int32), tf.placeholder(tf.float32, [])
     start = (tf.constant(0), tf.constant(1.0))

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.as_built, pytest.mark.usefixtures("without_kernels")]
 
 OPTIONS: list[dict[str, Any]] = [
     {}, {"executor": "interpreter"}, {"executor": "tokens", "shuffle": 3},
-    {"executor": "parallel", "threads": 2}, {"optimize": True},
+    {"optimize": True},
     {"executor": "tokens", "shuffle": 4, "optimize": True}, {"executor": "arena", "poison": True},
     {"executor": "arena", "poison": True, "optimize": True},
 ]  # fmt: skip

@@ -477,7 +477,7 @@ def test_a_plan_is_made_once_for_each_set_of_feeds_and_fetches() -> None:
     assert (first.runs, second.runs) == (9, 9)
 
 
-@pytest.mark.parametrize("executor", ["compiled", "interpreter", "tokens", "parallel", "arena"])
+@pytest.mark.parametrize("executor", ["compiled", "interpreter", "tokens", "arena"])
 def test_a_shape_error_inside_fused_operators_names_the_one_at_fault(executor: str) -> None:
     a, b = tf.placeholder(tf.float32, (None,), "a"), tf.placeholder(tf.float32, (None,), "b")
     line = here(1)

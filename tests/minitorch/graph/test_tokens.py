@@ -18,7 +18,7 @@ from minitorch.graph.passes.optimize import flatten
 
 pytestmark = pytest.mark.as_built
 
-EXECUTORS = ("compiled", "interpreter", "tokens", "parallel")
+EXECUTORS = ("compiled", "interpreter", "tokens")
 
 
 # ── programs: what to fetch, and what to feed in turn ───────────────────────────────────────────

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -55,16 +55,19 @@ class TokenStep:
         Raises:
             GraphError, ShapeError, ...: what went wrong, with the node and the line that built it.
         """
-        with np.errstate(all="ignore"):
-            return self.results(self.run(state, arrays))
-
-    def run(self, state: State, arrays: Sequence[Array]) -> dict[int, object]:
-        """Return the values of what is outside all loops and fetched, by spot."""
         ready: deque[Firing] = deque()
-        chance = None if self.shuffle is None else random.Random(self.shuffle)
-        values: dict[int, object] = {}
-        tokens = Tokens(self.program, ready.append, self.keeper(values))
+        tokens = Tokens(self.program, ready.append)
         tokens.start()
+        with np.errstate(all="ignore"):
+            self._run(tokens, ready, state, arrays)
+        found = [tokens.fetched[spot] for spot in self.program.fetched]
+        return tuple(map(fetched_value, self.fetches, found))
+
+    def _run(
+        self, tokens: Tokens, ready: deque[Firing], state: State, arrays: Sequence[Array]
+    ) -> None:
+        """Let what is ready fire until nothing is."""
+        chance = None if self.shuffle is None else random.Random(self.shuffle)
         step = 0
         try:
             while ready:
@@ -74,21 +77,13 @@ class TokenStep:
                 value = self.value(firing, state, arrays)
                 frame, iteration = tokens.finish(firing, value)
                 if self.on_event is not None:
-                    self.on_event(self.event(step, firing, (frame.label, iteration), value))
+                    node, dead = self.program.spots[firing.spot].node, value is DEAD
+                    op_name = type(node).__name__ if node.op is None else node.op.name
+                    where, shown = (frame.label, iteration), None if dead else value
+                    self.on_event(TokenEvent(step, node.name, op_name, *where, dead, shown))
                 step += 1
         finally:
             tokens.close()
-        return values
-
-    def keeper(self, values: dict[int, object]) -> Callable[[int, object], None]:
-        """Return a function that puts fetched values into `values`."""
-        fetched = set(self.program.fetched)
-
-        def keep(spot: int, value: object) -> None:
-            if spot in fetched:
-                values[spot] = value
-
-        return keep
 
     def value(self, firing: Firing, state: State, arrays: Sequence[Array]) -> object:
         """Return what an operator gives, or DEAD."""
@@ -99,15 +94,3 @@ class TokenStep:
         except Exception as error:
             node = self.program.spots[firing.spot].node
             raise explain(node, firing.inputs, error) from error
-
-    def results(self, values: dict[int, object]) -> tuple[Array, ...]:
-        """Return what was fetched; None for what is only run."""
-        pairs = zip(self.fetches, self.program.fetched, strict=True)
-        return tuple(fetched_value(node, values.get(spot, DEAD)) for node, spot in pairs)
-
-    def event(self, step: int, firing: Firing, where: tuple[str, int], value: object) -> TokenEvent:
-        """Return what to tell of a token that is now in this frame and iteration."""
-        node = self.program.spots[firing.spot].node
-        op_name = type(node).__name__ if node.op is None else node.op.name
-        shown = None if value is DEAD else value
-        return TokenEvent(step, node.name, op_name, *where, value is DEAD, shown)

@@ -88,16 +88,13 @@ class Tokens:
 
     Args:
         ready: called with each operator that may run now.
-        fetch: called with (spot, value) for each token outside all loops.
+    Attributes:
+        fetched: the values of what is fetched, by spot; DEAD for what has not come.
     """
 
-    def __init__(
-        self,
-        program: Program,
-        ready: Callable[[Firing], None],
-        fetch: Callable[[int, object], None],
-    ) -> None:
-        self.program, self.ready, self.fetch = program, ready, fetch
+    def __init__(self, program: Program, ready: Callable[[Firing], None]) -> None:
+        self.program, self.ready = program, ready
+        self.fetched: dict[int, object] = dict.fromkeys(program.fetched, DEAD)
         self.root = FrameRun(None, None, 0)
         self.inner: dict[tuple[Frame, Iteration], FrameRun] = {}
 
@@ -111,7 +108,7 @@ class Tokens:
         """Let go of what is left; nothing is kept alive by a run that is over."""
         self.root.iterations.clear()
         self.inner.clear()
-        del self.ready, self.fetch
+        del self.ready
 
     def finish(self, firing: Firing, value: object) -> tuple[FrameRun, int]:
         """Send the token on; return the frame and iteration in which it is now."""
@@ -205,8 +202,8 @@ class Tokens:
     # Arrivals
 
     def _send(self, spot: int, iteration: Iteration, value: object) -> None:
-        if iteration.frame.frame is None:
-            self.fetch(spot, value)
+        if iteration.frame.frame is None and spot in self.fetched:
+            self.fetched[spot] = value
         for user, slot in self.program.spots[spot].users:
             self._arrive(user, slot, iteration, value)
 

@@ -1,4 +1,4 @@
-"""The arena executor: all results of a run stand in one block of memory, where the plan put them.
+"""An executor that holds the memory plan to its word: all results stand where the plan put them.
 
 Every operator writes its result to its place: generated kernels and NumPy's functions through
 `out=`, in place where the plan says so. What is measured is where arrays really stood. With
@@ -19,17 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import CPU, Array, Device, DType
-from ...compile import engine
-from ...compile.kernels import kernel
-from ...compile.rows import Program
-from ...errors import GraphError
-from ...op import Op
-from ...ops.elementwise.rows import ROWS, Elementwise
-from ...ops.products.linalg import MatMul
-from ...ops.reducing.reduction import Extreme, Mean, Sum
-from ..control.liveness import maybe_dead
-from ..control.loop_stacks import (
+from minitorch.arrays.library import CPU, Array, Device, DType
+from minitorch.compile import engine
+from minitorch.compile.kernels import kernel
+from minitorch.errors import GraphError
+from minitorch.graph.control.liveness import maybe_dead
+from minitorch.graph.control.loop_stacks import (
     DEAD,
     EMPTY,
     HandleNode,
@@ -38,19 +33,24 @@ from ..control.loop_stacks import (
     push_each,
     require_alive,
 )
-from ..control.while_op import While
-from ..core.node import Node
-from ..core.order import sources
-from ..core.variables import State, StateOp
-from ..memory.aliasing import running_order
-from ..memory.plan import ALIGNMENT, LoopPlan, MemoryPlan, memory_plan, sizes_of
-from ..passes.fused import Fused
-from ..passes.lowering import program_of
-from ..shapes.computed import Counting, OfShape
-from ..shapes.deferred import Late, Places
-from .compiled import check_source, copied
-from .interpreter import fetched_value, is_dead, value_of
-from .node_errors import explain
+from minitorch.graph.control.while_op import While
+from minitorch.graph.core.node import Node
+from minitorch.graph.core.order import sources
+from minitorch.graph.core.variables import State, StateOp
+from minitorch.graph.executors.compiled import check_source, copied
+from minitorch.graph.executors.interpreter import fetched_value, is_dead, value_of
+from minitorch.graph.executors.node_errors import explain
+from minitorch.graph.executors.registry import EXECUTORS
+from minitorch.graph.memory.aliasing import running_order
+from minitorch.graph.memory.plan import ALIGNMENT, LoopPlan, MemoryPlan, memory_plan, sizes_of
+from minitorch.graph.passes.fused import Fused, FusedReduction
+from minitorch.graph.passes.lowering import program_of
+from minitorch.graph.shapes.computed import Counting, OfShape
+from minitorch.graph.shapes.deferred import Late, Places
+from minitorch.op import Op
+from minitorch.ops.elementwise.rows import ROWS, Elementwise
+from minitorch.ops.products.linalg import MatMul
+from minitorch.ops.reducing.reduction import Extreme, Mean, Sum
 
 MOST_SHAPES = 16  # sets of shapes whose blocks of memory a run keeps
 
@@ -307,7 +307,7 @@ def _into(node: Node) -> Into:
     """Return how to compute a node into a given place, with little or no memory beside it."""
     op = node.op
     if isinstance(op, Fused):
-        return op.into
+        return functools.partial(_fused_into, op)
     if isinstance(op, MatMul):
         return lambda out, a, b: np.matmul(a, b, out=out)
     if isinstance(op, Sum | Mean | Extreme):
@@ -317,13 +317,21 @@ def _into(node: Node) -> Into:
     return functools.partial(_copied, op)
 
 
+def _fused_into(op: Fused, out: Array, *arrays: Array) -> None:
+    """Compute into `out`, which may be the memory of an input, but not of a reduction's."""
+    if not isinstance(op, FusedReduction) and op.program is not None and engine.available():
+        op.kernel(*arrays, out=out)
+    else:
+        np.copyto(out, op.compute(np, *arrays))
+
+
 def _row_into(node: Node, op: Elementwise) -> Into:
     ufunc = UFUNCS.get(op.name)
     if ufunc is not None and node.dtype.kind == "f":
         return lambda out, *arrays: ufunc(*arrays, out=out)
     operands = tuple(range(len(node.inputs)))
     program = program_of(((op, operands),), [source.dtype for source in node.inputs])
-    if isinstance(program, Program) and engine.available():
+    if program is not None and engine.available():
         compiled = kernel(program)
         return lambda out, *arrays: compiled(*arrays, out=out)
     return functools.partial(_copied, op)
@@ -342,3 +350,6 @@ def _reduced(op: Sum | Mean | Extreme, out: Array, x: Array) -> None:
     np.add.reduce(x, axis=op.dims, keepdims=op.keepdim, dtype=out.dtype, out=out)
     if isinstance(op, Mean):
         out /= out.dtype.type(np.prod([x.shape[d] for d in op.dims]))
+
+
+EXECUTORS["arena"] = (ArenaStep, ("poison",))
