@@ -79,7 +79,8 @@ def run_threads(
         threading.Thread(target=run.rank, args=(rank,), name=f"rank {rank}", daemon=True)
         for rank in range(world.size)
     ]
-    world.threads = {*threads, threading.current_thread(), *bystanders()}
+    others = [threading.current_thread(), *bystanders()]
+    world.threads = dict.fromkeys(others, -1) | {t: rank for rank, t in enumerate(threads)}
     deadline = Deadline(world.board, timeout_s)
     for thread in threads:
         thread.start()

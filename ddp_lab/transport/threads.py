@@ -48,7 +48,7 @@ class ThreadWorld:
     def __init__(self, size: int, board: Board | None = None) -> None:
         self.size = size
         self.board: Board = board or MemoryBoard(size)
-        self.threads: set[threading.Thread] = set()  # its ranks, and who has no way to it
+        self.threads: dict[threading.Thread, int] = {}  # its ranks; -1 is who has no way to it
         self._in_vain: dict[int, Receive] = {}  # by rank: nothing had come for it at a look
         self._lines: dict[tuple[int, int, int], Line] = {}
         self._changed = [threading.Condition() for _ in range(size)]
@@ -143,6 +143,7 @@ class ThreadWorld:
         if give_up is not None and time.monotonic() > give_up and not self.arrive(receive):
             raise silent(receive.dst, receive.src, timeout_s)
         if give_up is None and not self.board.has_own_limit():
+            receive.waiter = threading.current_thread()
             self._in_vain[receive.dst] = receive  # a wait that may end by itself closes no circle
             self._look_for_circle(receive)
 
@@ -155,15 +156,19 @@ class ThreadWorld:
     def _circle(self, first: int) -> list[int]:
         """Return the ranks that wait for each other for ever, from `first` on; [] if it does not.
 
-        None of them left its wait while all were looked at, so none sent anything meanwhile.
+        None of them left its wait while all were looked at, and nobody else can send for them, so
+        none sent anything meanwhile.
         """
         waits: dict[int, Receive] = {}
         rank = first
         while rank not in waits and (receive := self._in_vain.get(rank)) is not None:
             waits[rank] = receive
             rank = receive.src
-        if not waits or rank != first or not is_alone(self.threads):
+        if not waits or rank != first:
             return []
+        others = {thread for thread, rank in self.threads.items() if rank not in waits}
+        if not is_alone({receive.waiter for receive in waits.values()} | others):
+            return []  # another thread of one of these ranks may send yet
         came = any(self.arrive(receive) for receive in waits.values())
         stayed = all(self._in_vain.get(rank) is waits[rank] for rank in waits)
         return list(waits) if stayed and not came else []
@@ -191,6 +196,7 @@ class Receive:
         self.buffer = buffer
         self._array: NDArray | None = None
         self.note: Any = None
+        self.waiter = threading.current_thread()
         world.want(self)
 
     def accept(self, array: NDArray, header: bytes, note: Any) -> None:

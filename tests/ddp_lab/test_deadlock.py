@@ -132,6 +132,24 @@ def test_who_may_still_send_from_another_thread_is_in_no_circle(transport: str) 
 
 
 @pytest.mark.parametrize("transport", ["shm", "threads", "tcp"])
+def test_who_receives_in_another_thread_may_still_send(transport: str) -> None:
+    def rank(comm) -> float:
+        if comm.rank == 1:
+            received = comm.recv(0)
+            comm.send(received, 0)
+            return float(received[0])
+        heard: list[np.ndarray] = []
+        listener = threading.Thread(target=lambda: heard.append(comm.recv(1)))
+        listener.start()
+        threading.Event().wait(1.0)  # never set: longer than many looks
+        comm.send(np.full(1, 7.0), 1)
+        listener.join()
+        return float(heard[0][0])
+
+    assert run(transport, rank, 2) == [7.0, 7.0]
+
+
+@pytest.mark.parametrize("transport", ["shm", "threads", "tcp"])
 def test_a_wait_with_a_limit_of_its_own_is_in_no_circle(transport: str) -> None:
     def rank(comm) -> str:
         other = 1 - comm.rank
