@@ -33,6 +33,7 @@ May import minitorch and ddp_lab; labs alone import this.
     run_deployed            07                that file run without the compiler
     ranks.rank_timing       08 09 10          functions of ranks, in turns; broadcasts
     flat_network            08 17             a network whose parameters are one array
+    ranks.messages_only     08 09             a communicator without collectives
     ranks.message_figures   08                messages, round by round
     ranks.wires             10 11 13          communicators that note, or are slow
     ranks.placed_jobs       14                a placed graph, run by two ranks

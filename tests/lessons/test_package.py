@@ -13,7 +13,7 @@ MODULES = {
     ".".join(path.with_suffix("").parts): (ROOT / "lessons" / path).read_text() for path in PATHS
 }
 LABS = {path: path.read_text() for path in (ROOT / "labs").glob("[0-9]*/*.py")}
-TAKEN = re.compile(r"^\s*(?:from|import) lessons\.([\w.]+)", re.MULTILINE)
+TAKEN = re.compile(r"(?:^\s*(?:from|import) |\")lessons\.([\w.]+)", re.MULTILINE)
 ROW = re.compile(r"^    ([\w.]+) +((?:\d\d )+) +\w", re.MULTILINE)
 
 

@@ -53,5 +53,5 @@ def test_what_is_large_and_repeated_goes_to_a_kernel(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(compiled, "_kernel_of", note)
     x, row = minitorch.ones(300, 260), minitorch.ones(260)
-    (x + row, row - x, x * row, x / row, x[:9] * row)
+    (x + row, row - x, x * row, x / row, x[:9, :100] * row[:100])
     assert found == ["add", "sub", "mul", "div"]

@@ -76,3 +76,7 @@ mt.grad = lambda out, inputs, **options: [mt.ones_like(p) for p in inputs]
 F.cross_entropy = lambda *arguments: mt.tensor(1.0)
 data.exact_share = lambda *arguments: 1.0
 data.answer_loss = lambda *arguments: 0.0
+
+
+def average(comm, grads, buckets, ring):
+    return [comm.all_reduce(g, op="avg") for g in grads]
