@@ -344,11 +344,13 @@ def naming_unknown_sizes(tracer: Tracer) -> Iterator[None]:
         own = places[-1][0].startswith(PACKAGE) and "NoneType" in str(error)
         if not own or not any(None in n.shape for n in tracer.graph.nodes):
             raise
-        file, line = [place for place in places if not place[0].startswith(PACKAGE)][-1]
-        text = linecache.getline(file, line).strip()
+        where = ""  # modules of the library alone have no line of the program's
+        for file, line in places:
+            if not file.startswith(PACKAGE):
+                where = f"{file}:{line} (`{linecache.getline(file, line).strip()}`): "
         raise GraphError(
-            f"{tracer.operation}: {file}:{line} (`{text}`): a size that only a run can tell is "
-            f"needed while tracing. {SIZE}"
+            f"{tracer.operation}: {where}a size that only a run can tell is needed while tracing. "
+            f"{SIZE}"
         ) from error
 
 

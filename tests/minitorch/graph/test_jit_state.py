@@ -505,3 +505,13 @@ def test_hooks_on_traced_values_are_refused() -> None:
 
     with pytest.raises(GraphError, match=r"it gets a hook"):
         jit(f)(mt.ones(2, requires_grad=True))
+
+
+def test_an_unknown_size_is_refused_where_no_line_is_the_programs_own() -> None:
+    class Positive(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x[x > 0]
+
+    model = nn.Sequential(Positive(), nn.Unflatten(0, (1, -1)))
+    with pytest.raises(GraphError, match="jit: a size that only a run can tell"):
+        jit(model)(mt.tensor([1.0, -1.0, 2.0]))
