@@ -1,14 +1,16 @@
 """The queue's workers: claim a submission, grade it, write the grade; survive everything.
 
-Where a grader gives no report, the same grader gets the solution of the lab. If that fails too, or
-the grader says that it can grade nothing, the fault is not the notebook's: grading of that lab
-pauses, says why, and goes on by itself once its solution can be graded again. If the solution
-passes, the try counts against the submission, and after two of them it is parked for staff. A
-grader that was killed from outside, or a server that ended, counts against nobody.
+Where a grader gives no report, or a cell stopped for a module that is not there, the same grader
+gets the solution of the lab. If that fails too, or the grader says that it can grade nothing, the
+fault is not the notebook's: grading of that lab pauses, says why, and goes on by itself once its
+solution can be graded again. If the solution passes, a try without a report counts against the
+submission, and after two of them it is parked for staff. A grader that was killed from outside, or
+a server that ended, counts against nobody.
 """
 
 import logging
 import math
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -16,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from autograder.records import Report
 from autograder.service.errors import GraderDied, GraderKilled, GraderUnable
 from autograder.service.grading.process import Grader
 from autograder.service.records.submissions.claims import Claim, Claims
@@ -34,6 +37,9 @@ _FIRST_LOOK_S, _LAST_LOOK_S = 2.0, 10.0
 
 # How much of what is handed in for a lab that pauses is put aside together.
 _GATHER_S = 0.2
+
+# What a report's note says of a cell whose import failed.
+_MISSING = re.compile(r"stopped: ((?:ModuleNotFound|Import)Error: .*)")
 
 # How soon after finding none the next look for what others put aside; it reads all of that.
 _HELD_LOOK_S = 5.0
@@ -96,6 +102,7 @@ class Queue:
         self._work = threading.Semaphore(0)
         self._lock = threading.Lock()  # around the pauses and the tally
         self._pauses: dict[str, Pause] = {}
+        self._complete: set[str] = set()  # labs whose solution found all its modules here
         self._trouble: str | None = None  # the database is away, or full
 
     def start(self, others: Iterable["Queue"] = ()) -> None:
@@ -223,6 +230,10 @@ class Queue:
                 fault = _said(error) if unable else self._fault(grader, claim.lab)
                 self._failed(claim, _said(error), fault)
         else:
+            missing = _missing_module(report) and self._missing_here(grader, claim.lab)
+            if missing:
+                self._failed(claim, missing, missing)
+                return
             self._claims.finish(claim.id, self._owner, report)
             self._count("graded", self._clock() - began)
             log.info("submission %d: %s: %g", claim.id, claim.lab, report.score)
@@ -245,12 +256,20 @@ class Queue:
             self._claims.park(number, owner, problem)
             self._count("parked")
 
+    def _missing_here(self, grader: Grader, lab: str) -> str | None:
+        """Return which module the solution of `lab` misses, too; None: the notebook alone does."""
+        return None if lab in self._complete else self._fault(grader, lab)
+
     def _fault(self, grader: Grader, lab: str) -> str | None:
         """Return why the solution of `lab` cannot be graded, or None: it can."""
         try:
-            grader.grade(str(self._labs / lab), self._solution(lab))
+            report = grader.grade(str(self._labs / lab), self._solution(lab))
         except Exception as error:
             return _said(error)
+        missing = _missing_module(report)
+        if missing is not None:
+            return f"the solution gets {report.score:g} of {report.max_score:g} here: {missing}"
+        self._complete.add(lab)
         return None
 
     def _pause(self, lab: str, reason: str) -> None:
@@ -291,6 +310,14 @@ class Queue:
         with self._lock:
             self.tally.outcomes[outcome] += 1
             self.tally.graded_s += seconds
+
+
+def _missing_module(report: Report) -> str | None:
+    """Return the error of a cell that could not import something and cost points, or None."""
+    if report.score >= report.max_score:
+        return None
+    errors = map(_MISSING.search, report.notes)
+    return next((error[1] for error in errors if error), None)
 
 
 def _said(error: Exception) -> str:

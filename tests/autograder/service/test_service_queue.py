@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from autograder.errors import LabError
-from autograder.records import Report
+from autograder.records import CheckResult, Outcome, Report
 from autograder.service.errors import GraderUnable, StartError
 from autograder.service.grading.queue import MAX_KILLS, Queue
 from autograder.service.records.people import LEARNER, Person
@@ -299,6 +299,56 @@ def test_a_grader_that_can_grade_nothing_pauses_at_once_and_blames_nobody(
     assert queue.work(away)
     entry = store.submissions.get(number)
     assert entry and (entry.state, entry.score, entry.tries) == ("graded", 4.0, 0)
+
+
+class Poor:
+    """Grades as where the modules in `missing` are not installed; a notebook names what it uses."""
+
+    def __init__(self, missing: str) -> None:
+        self.missing = missing
+        self.graded: list[bytes] = []
+
+    def grade(self, lab: str, notebook: bytes) -> Report:
+        self.graded.append(notebook)
+        name = next((n for n in self.missing.split() if n.encode() in notebook), None)
+        note = f"Cell 1, line 2 stopped: ModuleNotFoundError: No module named {name!r}"
+        score, notes = (4.0, ()) if name is None else (1.0, (note,))
+        return Report(
+            lab, (CheckResult("c", "q", Outcome.CORRECT, score, 4.0),), notes=notes
+        ).with_totals()
+
+
+def test_a_module_that_the_solution_misses_too_pauses_the_lab_and_marks_nobody_down(
+    claims: Claims, store: Store, ada: Person, clock: Clock
+) -> None:
+    number = add(store, ada, "import torch")
+    grader: Any = Poor("torch")
+    solution: Any = {"solution": lambda lab: b"import torch  # ours"}
+    queue = Queue(claims, lambda: grader, owner="node/1", clock=clock, **solution)
+    assert queue.work(grader)
+    missing = "ModuleNotFoundError: No module named 'torch'"
+    assert queue.reasons() == {"lab": f"the solution gets 1 of 4 here: {missing}"}
+    entry = store.submissions.get(number)
+    assert entry and (entry.state, entry.score) == ("stored", None)
+    grader.missing = ""
+    clock.now += 11
+    while queue.work(grader):
+        pass
+    entry = store.submissions.get(number)
+    assert entry and (entry.state, entry.score, entry.tries) == ("graded", 4.0, 0)
+
+
+def test_a_module_that_a_notebook_alone_misses_is_its_own_loss(
+    claims: Claims, store: Store, ada: Person, clock: Clock
+) -> None:
+    numbers = [add(store, ada, "import seaborn") for _ in range(2)]
+    grader: Any = Poor("seaborn")
+    queue = queue_over(claims, grader, clock=clock)
+    while queue.work(grader):
+        pass
+    found = [store.submissions.get(number) for number in numbers]
+    assert [(e.state, e.score) for e in found if e] == [("graded", 1.0)] * 2
+    assert grader.graded.count(SOLUTION) == 1
 
 
 def test_tries_that_count_are_none_of_the_times_when_the_grader_was_out_of_order(
