@@ -78,6 +78,12 @@ def answer_digest(answer: ManualAnswer) -> str:
     return hashlib.sha256(answer.answer.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def mark_digest(number: int, answer: ManualAnswer) -> str:
+    """Return what a form that shows a mark of submission `number` sends back with another."""
+    mark = (number, answer.score, answer.comment, answer.items)
+    return hashlib.sha256(repr(mark).encode()).hexdigest()[:16]
+
+
 def alike_digest(answer: str) -> str:
     """Return the same for answers that differ only by case, layout and marks around words.
 

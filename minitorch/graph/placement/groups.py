@@ -82,7 +82,7 @@ class Groups:
         if not 0 <= rank < self.n_devices:
             raise node.error(
                 f"place: there is no device {name!r}: got {self.n_devices} ranks. End the name "
-                "with the number of a rank, or say in ranks= which one it is."
+                "with the number of a rank, or say in devices= which rank it is."
             )
         return rank
 

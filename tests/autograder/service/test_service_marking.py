@@ -289,29 +289,31 @@ def test_what_is_no_comment_is_refused(running: Any, body: Any) -> None:
     assert ask(running.staff, "GET", f"{WHY}/comments")[1]["comments"] == []
 
 
+@pytest.mark.parametrize("where", ["the pile", "its own page"])
 def test_a_mark_that_another_gave_meanwhile_is_not_replaced_unseen(
-    running: Any, browse: Any
+    running: Any, browse: Any, where: str
 ) -> None:
     number = answered(running, "Ada", "It is.")
+    shown = path = f"/grading/01_first/why?at={number}"
+    if where == "its own page":
+        shown, path = f"/submissions/{number}", f"/submissions/{number}/manual"
     browsers = {}
     for who in (assistant(running), assistant(running, "hal")):
         browsers[who] = browse(who.server)
         browsers[who].log_in(who.token)
-    path = f"/grading/01_first/why?at={number}"
     forms = []
     for browser, points in zip(browsers.values(), ("2", "1"), strict=True):
-        match = re.search('name="seen" value="([0-9a-f]+)"', browser.get(path).text)
-        assert match
-        forms.append((browser, {"seen": match[1], "points": points, "comment": ""}))
+        seen = re.findall('name="seen" value="([0-9a-f]+)"', browser.get(shown).text)[-1]
+        mark = {"question": "why", "points": points, "score": points, "comment": ""}
+        forms.append((browser, {"seen": seen, **mark}))
     (first, given), (second, stale) = forms
     assert first.ask("POST", path, given).status == 303
     assert first.ask("POST", path, given).status == 303  # the same once more is no other mark
     refused = second.ask("POST", path, stale)
     assert refused.status == 409 and "has 2 points" in refused.text
     assert score(running, number) == 2.0
-    match = re.search('name="seen" value="([0-9a-f]+)"', second.get(path).text)
-    assert match
-    assert second.ask("POST", path, {**stale, "seen": match[1]}).status == 303
+    seen = re.findall('name="seen" value="([0-9a-f]+)"', second.get(shown).text)[-1]
+    assert second.ask("POST", path, {**stale, "seen": seen}).status == 303
     assert score(running, number) == 1.0
 
 

@@ -6,7 +6,6 @@ index, however many there are. Answers that are alike (`marks.alike_digest`) mak
 marked at once.
 """
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -21,7 +20,7 @@ from autograder.service.database.database import Database
 from autograder.service.database.schema import answers, counts, pile, second_marks, submissions
 from autograder.service.errors import Refused
 from autograder.service.records.grades import gradings
-from autograder.service.records.marks import question_of
+from autograder.service.records.marks import mark_digest, question_of
 from autograder.service.records.people import Person
 from autograder.service.records.standings.standings import BLANK, UNMARKED, WAITING, WRITTEN
 from autograder.service.records.submissions.submissions import Entry, Submissions, is_id
@@ -148,8 +147,7 @@ class Desk:
     @property
     def seen(self) -> str:
         """What a form that shows this answer sends back, so that a mark in between is noticed."""
-        mark = (self.entry.id, self.answer.score, self.answer.comment, self.answer.items)
-        return hashlib.sha256(repr(mark).encode()).hexdigest()[:16]
+        return mark_digest(self.entry.id, self.answer)
 
 
 def desk(all_submissions: Submissions, walk: Walk, at: int) -> Desk | None:

@@ -1,6 +1,7 @@
 """Marking by hand: one answer after the other, groups of answers that are alike, and the marks."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -9,10 +10,12 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import RedirectResponse, Response
 from pydantic import Field
 
+from autograder.records import ManualAnswer
 from autograder.service.errors import Refused
 from autograder.service.records.grades import kept_comments
 from autograder.service.records.marking import marking
 from autograder.service.records.marking.marking import Walk
+from autograder.service.records.marks import mark_digest, question_of
 from autograder.service.records.people import Person
 from autograder.service.records.roster.teams import handed_in_by
 from autograder.service.web import openapi, views
@@ -145,18 +148,27 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.post("/submissions/{number}/manual")
     def manual(person: StaffSender, number: int, form: Fields) -> Response:
+        question = form.get("question", "")
         mark = {"points": form.get("score", ""), "comment": form.get("comment", "")}
-        store.submissions.mark(number, {form.get("question", ""): mark}, person)
+        report = store.submissions.report(number) if "seen" in form else None
+        if report is not None:
+            _refuse_stale(number, question_of(report, question), form["seen"], mark)
+        store.submissions.mark(number, {question: mark}, person)
         return RedirectResponse(f"/submissions/{number}", 303)
 
 
 def _require_seen(course: Course, walk: Walk, at: int, form: dict[str, str]) -> None:
     """Refuse (409) a mark of an answer that another person marked after it was shown."""
     desk = marking.desk(course.store.submissions, walk, at) if "seen" in form else None
-    if desk is None or desk.second or desk.entry.id != at or desk.seen == form["seen"]:
-        return
-    score, points = desk.answer.score, form.get("points", "")
-    if score is None or number(points) != score or desk.answer.comment != form.get("comment", ""):
+    if desk is not None and not desk.second and desk.entry.id == at:
+        _refuse_stale(at, desk.answer, form["seen"], form)
+
+
+def _refuse_stale(at: int, answer: ManualAnswer, seen: str, mark: Mapping[str, str]) -> None:
+    """Refuse (409) another `mark` than the answer has, unless what it has was `seen`."""
+    score, points, comment = answer.score, mark.get("points", ""), mark.get("comment", "")
+    said = (None if points == "" else number(points), comment)
+    if seen != mark_digest(at, answer) and said != (score, answer.comment):
         now = "no points" if score is None else f"{score:g} points"
         problem = f"submission {at} was marked meanwhile, and has {now}"
         raise Refused(409, f"marking: {problem}. Go back, and load the page again.")

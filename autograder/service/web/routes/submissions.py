@@ -15,6 +15,7 @@ from autograder.grading.report import to_gradescope, to_html
 from autograder.records import CheckResult, Report
 from autograder.service.database.schema import PARKED, STORED
 from autograder.service.errors import Refused
+from autograder.service.records.marks import mark_digest, question_of
 from autograder.service.records.people import LEARNER, Person
 from autograder.service.records.roster.teams import handed_in_by
 from autograder.service.records.submissions import drafts
@@ -156,6 +157,7 @@ def _submission_page(course: Course, person: Person, entry: Entry, *, viewed_as:
         entry=entry,
         report=report,
         questions=by_question(report.results) if report else [],
+        seen=lambda question: report and mark_digest(entry.id, question_of(report, question)),
         parked_message=views.PARKED_MESSAGE,
         viewed_as=viewed_as,
         others=shown.of_people([entry.person_id], lab=entry.lab),
