@@ -60,7 +60,9 @@ CheckFunction = Callable[[Student, Any], object]
 class LabSettings:
     """Settings of the judge for a whole lab: `LAB = LabSettings(wall_s=120)` in its `checks.py`.
 
-    `preload` names modules that the learner's process should have loaded before its clock starts.
+    `preload` names modules that the learner's process should have loaded before its clock starts;
+    `withheld` functions and classes that answers must not call, as "module:name": what they do is
+    what the lab has its learners write.
     """
 
     wall_s: float = Limits.wall_s
@@ -68,6 +70,7 @@ class LabSettings:
     memory_mib: int = Limits.memory_bytes // MIB
     processes: int = Limits.processes
     preload: tuple[str, ...] = ("numpy",)
+    withheld: tuple[str, ...] = ()
 
     def limits(self) -> Limits:
         """Return these settings as the limits of a sandbox."""

@@ -243,7 +243,9 @@ class LabGrader:
     def _sandboxed(self, limits: Limits) -> AbstractContextManager[WorkerStudent]:
         from autograder.sandbox.host import Sandbox
 
-        return Sandbox(limits, preload=self.checks.settings.preload, source=self._source())
+        settings = self.checks.settings
+        loaded = (*settings.preload, *settings.withheld)
+        return Sandbox(limits, preload=loaded, source=self._source())
 
     def _in_turn(
         self,

@@ -30,6 +30,7 @@ from autograder.records import Statement
 from autograder.sandbox import limits, wire
 from autograder.sandbox.endpoint import Endpoint
 from autograder.student.local import LocalStudent, notebook_names, text_of
+from autograder.student.withheld import MARK, withhold
 
 MAX_TEXT = 20_000  # characters of a message or a traceback
 PROBE = "__probe__"
@@ -67,8 +68,12 @@ def serve(connection: socket.socket, config: Mapping[str, Any]) -> None:
 
 
 def preload(modules: list[str]) -> None:
-    """Import these modules; one that is not there is the learner's `import` to miss."""
-    for name in modules:
+    """Import these modules; one that is not there is the learner's `import` to miss.
+
+    What stands in a module, "module:name", is withheld from this process and its copies.
+    """
+    withhold([name for name in modules if MARK in name])
+    for name in (name for name in modules if MARK not in name):
         try:
             importlib.import_module(name)
         except ImportError as error:
@@ -150,6 +155,7 @@ class Worker:
         text: str,
         args: tuple[Any, ...],
         communicator: str,
+        steps: bool,
     ) -> Any:
         """Run the learner's function `name`, or the probe in `text`, on one rank.
 
@@ -159,7 +165,7 @@ class Worker:
         for statement, code in marshal.loads(statements):
             with contextlib.suppress(BaseException):
                 self.student.execute(_statement(*statement), code)
-        endpoint = Endpoint(self.connection, rank, size)
+        endpoint = Endpoint(self.connection, rank, size, says_steps=steps)
         make = _resolve(communicator)
 
         function = self._function(name, text) if text else self.space.get(name, ...)

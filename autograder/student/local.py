@@ -14,8 +14,9 @@ import math
 import os
 import reprlib
 import traceback
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from importlib import import_module
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -32,6 +33,7 @@ from autograder.student.protocol import (
     rank_arguments,
     shipped,
 )
+from autograder.student.withheld import withheld
 
 _AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # notebooks may await at the top level
 SHOWN_ELEMENTS = 6  # of an array in a message: more of them say less than the shape
@@ -43,6 +45,7 @@ class LocalStudent:
     """A student over a dict of names, such as IPython's `user_ns`.
 
     `sources` gives the text of definitions that were not loaded through `load`, if known.
+    `withheld` names what the learner's code has to do without while a check runs it.
     """
 
     kind = "unsandboxed"
@@ -53,7 +56,9 @@ class LocalStudent:
         namespace: MutableMapping[str, Any] | None = None,
         *,
         sources: Callable[[str], str | None] = lambda name: None,
+        withheld: Sequence[str] = (),
     ) -> None:
+        self._withheld = withheld
         self.namespace = notebook_names() if namespace is None else namespace
         self._sources = sources
         self._texts: dict[str, str] = {}
@@ -94,20 +99,20 @@ class LocalStudent:
         """Return what the learner's function returns. See `Student.call`."""
         function = self._find(name)
         args, kwargs = to_plain(args, "arguments"), to_plain(kwargs, "arguments")
-        with _learners_code(self.namespace, self._failures):
+        with self._learners_code():
             return to_plain(_awaited(function(*args, **kwargs)), f"{name}(...)")
 
     def value(self, name: str, /) -> Any:
         """Return the learner's variable as plain data. See `Student.value`."""
         value = self._find(name)
-        with _learners_code(self.namespace, self._failures):
+        with self._learners_code():
             return to_plain(value, name)
 
     def probe(self, function: Callable[..., Any], /, **inputs: Any) -> Any:
         """Run `function` with the learner's names as its globals. See `Student.probe`."""
         there = self._ship(function)
         inputs = to_plain(inputs, "inputs")
-        with _learners_code(self.namespace, self._failures):
+        with self._learners_code():
             return to_plain(_awaited(there(**inputs)), "the answer")
 
     def ranks(
@@ -116,12 +121,15 @@ class LocalStudent:
         world_size: int,
         inputs: Sequence[Any],
         communicator: str = COMMUNICATOR,
+        *,
+        steps: bool = False,
     ) -> RanksRun:
         """Run one thread a rank over queues. See `Student.ranks`."""
         there = self._find(function) if isinstance(function, str) else self._ship(function)
         arguments = to_plain(rank_arguments(inputs, world_size), "inputs")
-        with _learners_code(self.namespace, self._failures):
-            return run_ranks(there, arguments, communicator)
+        with self._learners_code():
+            run = run_ranks(there, arguments, communicator)
+        return run if steps else replace(run, steps=())
 
     def source(self, name: str, /) -> str | None:
         """Return the text of the statement that last defined `name`, or None."""
@@ -145,12 +153,32 @@ class LocalStudent:
         """Do nothing: the learner's code is in this process."""
         return contextlib.nullcontext()
 
+    @contextlib.contextmanager
+    def _learners_code(self) -> Iterator[None]:
+        """Turn what the learner's code raises into what a check is told.
+
+        A name that is not there since its statement failed is that failure.
+        """
+        try:
+            with withheld(self._withheld):
+                yield
+        except NotImplementedError as error:
+            raise NotAttempted(text_of(error) or "not implemented") from error
+        except NotPlainData as error:
+            raise StudentError("TypeError", str(error)) from error
+        except (AutograderError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            where = _where(error, self.namespace)
+            raised = StudentError(type(error).__name__, text_of(error), _trace(error), where)
+            raise cause_of(raised, self._failures) from error
+
     def _find(self, name: str) -> Any:
         first, *rest = name.split(".")
         if first in self._failures or first not in self.namespace:
             raise missing(first, self._failures)
         value = self.namespace[first]
-        with _learners_code(self.namespace, self._failures):
+        with self._learners_code():
             for part in rest:
                 value = getattr(value, part)
         if value is ...:
@@ -206,28 +234,6 @@ def _awaited(result: Any) -> Any:
 
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, result).result()
-
-
-@contextlib.contextmanager
-def _learners_code(
-    namespace: MutableMapping[str, Any], failures: Mapping[str, Failure]
-) -> Iterator[None]:
-    """Turn what the learner's code raises into what a check is told.
-
-    A name that is not there since its statement failed is that failure.
-    """
-    try:
-        yield
-    except NotImplementedError as error:
-        raise NotAttempted(text_of(error) or "not implemented") from error
-    except NotPlainData as error:
-        raise StudentError("TypeError", str(error)) from error
-    except (AutograderError, KeyboardInterrupt):
-        raise
-    except BaseException as error:
-        where = _where(error, namespace)
-        raised = StudentError(type(error).__name__, text_of(error), _trace(error), where)
-        raise cause_of(raised, failures) from error
 
 
 def text_of(error: BaseException) -> str:

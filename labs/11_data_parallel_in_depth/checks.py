@@ -5,7 +5,18 @@ import numpy as np
 from autograder.checks import Feedback, LabSettings, check, close
 from autograder.errors import StudentError
 
-LAB = LabSettings(wall_s=240.0, call_s=20.0, memory_mib=2048, preload=("numpy", "torch", "ddp_lab"))
+HOOKS = ("fp16_compress_hook", "top_k_hook", "power_sgd_hook")
+WITHHELD = (
+    "ddp_lab.data_parallel:DistributedDataParallel",
+    *(f"ddp_lab.data_parallel.hooks.comm_hooks:{hook}" for hook in HOOKS),
+)
+LAB = LabSettings(
+    wall_s=240.0,
+    call_s=20.0,
+    memory_mib=2048,
+    preload=("numpy", "torch", "ddp_lab"),
+    withheld=WITHHELD,
+)
 
 SHAPES = ((3, 4), (4,), (2, 3), (2,))
 
