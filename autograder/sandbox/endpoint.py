@@ -11,6 +11,7 @@ message comes once its receive, the `number`-th on this channel from `peer`, has
 import contextlib
 import importlib
 import math
+import os
 import select
 import socket
 import threading
@@ -103,6 +104,7 @@ class Endpoint:
         self.rank = rank
         self.size = size
         self._says_steps = says_steps
+        self._process = os.getpid()
         self._n_posted: dict[tuple[int, int], int] = defaultdict(int)
         self._connection = connection
         self._sending = threading.Lock()
@@ -217,5 +219,10 @@ class Endpoint:
             self._connection.sendall(data)
 
     def _peer(self, rank: int) -> None:
+        if os.getpid() != self._process:  # both would read the one socket: each loses messages
+            raise RuntimeError(
+                "comm: used in a copy of its rank that os.fork made: got another process, expected "
+                "the one that the rank began in. Send and receive there."
+            )
         if not 0 <= rank < self.size:
             raise ValueError(f"peer: no such rank: got {rank}, expected 0 to {self.size - 1}.")

@@ -85,6 +85,20 @@ def test_a_message_stays_in_the_network_until_it_is_asked_for(student: RemoteStu
     assert run(student, looks_into_its_socket).results[1] == (True, 1.0)
 
 
+def sends_from_a_copy(holder: Any, _: int) -> Any:
+    import os
+
+    end = holder.enter_result
+    if os.fork() == 0:
+        end.isend(np.ones(1), 1 - end.rank)
+    return float(end.irecv(1 - end.rank).wait()[0])
+
+
+def test_a_rank_that_forks_may_not_send_from_the_copy(student: RemoteStudent) -> None:
+    with pytest.raises(StudentError, match="RuntimeError: rank .*: comm: used in a copy of its"):
+        run(student, sends_from_a_copy)
+
+
 def looks_into_its_socket(holder: Any, _: int) -> Any:
     import select
 
