@@ -95,7 +95,7 @@ def sends_from_a_copy(holder: Any, _: int) -> Any:
 
 
 def test_a_rank_that_forks_may_not_send_from_the_copy(student: RemoteStudent) -> None:
-    with pytest.raises(StudentError, match="RuntimeError: rank .*: comm: used in a copy of its"):
+    with pytest.raises(StudentError, match=r"RuntimeError: rank .*: comm: used in a copy of its"):
         run(student, sends_from_a_copy)
 
 
