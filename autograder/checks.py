@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from autograder.authoring.check_names import learner_names
 from autograder.authoring.requirements import verify_requirements
@@ -28,6 +28,7 @@ from autograder.printable import printable
 from autograder.records import MIB, CheckResult, Limits, Outcome
 from autograder.student.comparing import close
 from autograder.student.protocol import Student
+from autograder.student.remembering import Remembering
 from autograder.student.timing import Ratio, not_slower
 
 __all__ = [
@@ -221,9 +222,10 @@ def run_check(
     )  # fmt: skip
     # Made before the clock runs: an import of NumPy that is cut off cannot be done again.
     rng = generator(seed, check.name)
+    remembering = Remembering(student)
     try:
         with deadline(within_s):
-            measured = check.function(student, rng)
+            measured = check.function(cast(Student, remembering), rng)
     except Feedback as error:
         return _explained(result, str(error), f"The hidden check failed. {error.hint}")
     except NotAttempted as error:
@@ -239,10 +241,20 @@ def run_check(
         return _explained(result, stopped, f"Your code was stopped: {why}.")
     except CheckBroken as error:
         return _broken(result, str(error))
-    except (Exception, SystemExit):
-        return _broken(result, traceback.format_exc())
+    except (Exception, SystemExit) as error:
+        broken = _broken(result, traceback.format_exc())
+        return replace(broken, unusable=_unusable(result.hidden, remembering.last, error))
     ratio = measured.median if isinstance(measured, Ratio) else None
     return replace(result, outcome=Outcome.CORRECT, score=max_score, ratio=ratio)
+
+
+def _unusable(hidden: bool, last: str, error: BaseException) -> str:
+    """Return which answer a check could not go on with, or "" where it is the check's mistake."""
+    if not last or not isinstance(error, TypeError | ValueError | LookupError | AttributeError):
+        return ""
+    if hidden:
+        return "What your code returned is not of the kind that the docstring asks for."
+    return printable(f"{last}. Is that of the form that the docstring asks for?")
 
 
 def _known_name(type_name: str) -> str:

@@ -190,6 +190,7 @@ class CheckResult:
     `output` is fit for the learner: for a hidden check it holds no value and no input. `detail`
     is for staff. `broken` says that the check itself failed and the learner lost nothing by it.
     `ratio` is how many times the reference's time the answer took, where the judge measured it.
+    `unusable` says for the learner which answer the check broke on, as if that were at fault.
     """
 
     name: str
@@ -203,6 +204,7 @@ class CheckResult:
     title: str = ""
     detail: str = ""
     ratio: float | None = None
+    unusable: str = ""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from autograder.authoring.requirements import settled
 from autograder.authoring.source import SOURCE
 from autograder.checks import Checks, load_checks, run_check
 from autograder.errors import UnknownLab
-from autograder.grading.grade import CHECKS, Task, tasks_of
+from autograder.grading.grade import CHECKS, Task, tasks_of, unusable
 from autograder.grading.slicing import definitions, same_code, statements_of
 from autograder.learner.answer_files import (
     AnswerFileError,
@@ -213,7 +213,9 @@ class Practice:
     def _run(self, question: Question) -> tuple[CheckResult, ...]:
         seed = secrets.randbits(63)
         own = [task for task in self.tasks if task.question.name == question.name]
-        results = {t.check.name: run_check(t.check, self._student, seed, t.max_score) for t in own}
+        ran = [run_check(task.check, self._student, seed, task.max_score) for task in own]
+        # There is no solution here to ask whose fault it is; mostly it is the answer's.
+        results = {r.name: unusable(r) if r.unusable else r for r in ran}
         return tuple(settled(results, [task.check for task in own]).values())
 
     def attempted(self, question: Question) -> bool:

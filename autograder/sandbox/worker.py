@@ -10,9 +10,6 @@ The learner's code shares this process and can say anything in its name. That is
 worker holds no expected value, no check and no score, and the judge believes nothing but data.
 """
 
-import __future__
-
-import builtins
 import contextlib
 import importlib
 import marshal
@@ -22,14 +19,14 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from autograder.errors import NotAttempted, NotPlainData, StudentError
 from autograder.records import Statement
 from autograder.sandbox import limits, wire
 from autograder.sandbox.endpoint import Endpoint
-from autograder.student.local import LocalStudent, notebook_names, text_of
+from autograder.student.local import LocalStudent, notebook_names, probe_function, text_of
 from autograder.student.withheld import MARK, withhold
 
 MAX_TEXT = 20_000  # characters of a message or a traceback
@@ -143,7 +140,7 @@ class Worker:
         return marshal.dumps([(s, self.student.compiled(_statement(*s))) for s in statements])
 
     def _probe(self, name: str, text: str, inputs: dict[str, Any]) -> Any:
-        self.space[PROBE] = self._function(name, text)
+        self.space[PROBE] = probe_function(name, text, self.space)
         return self.student.call(PROBE, **inputs)
 
     def _rank(
@@ -168,7 +165,7 @@ class Worker:
         endpoint = Endpoint(self.connection, rank, size, says_steps=steps)
         make = _resolve(communicator)
 
-        function = self._function(name, text) if text else self.space.get(name, ...)
+        function = probe_function(name, text, self.space) if text else self.space.get(name, ...)
         if function is ...:
             raise NotAttempted(f"{name} is not defined.")
         self.space[PROBE] = lambda: function(make(endpoint), *args)
@@ -176,18 +173,6 @@ class Worker:
             return self.student.call(PROBE)
         finally:
             endpoint.close()
-
-    def _function(self, name: str, text: str) -> Callable[..., Any]:
-        """Return the function that `text` defines, with the learner's names as its globals."""
-        names: dict[str, Any] = {}
-        # Its annotations name what the check's file imports, and are not needed here.
-        flags = __future__.annotations.compiler_flag
-        exec(compile(text, f"<probe {name}>", "exec", flags, dont_inherit=True), names)
-        local = names[name]
-        self.space.setdefault("__builtins__", builtins)  # nothing has run in an empty one yet
-        function = FunctionType(local.__code__, self.space, name, local.__defaults__)
-        function.__kwdefaults__ = local.__kwdefaults__
-        return function
 
 
 def _resolve(communicator: str) -> Callable[[Endpoint], Any]:

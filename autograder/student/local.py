@@ -12,9 +12,10 @@ import inspect
 import linecache
 import math
 import os
+import re
 import reprlib
 import traceback
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from importlib import import_module
@@ -38,6 +39,7 @@ from autograder.student.withheld import withheld
 _AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # notebooks may await at the top level
 SHOWN_ELEMENTS = 6  # of an array in a message: more of them say less than the shape
 SHOWN_CHARACTERS = 80  # of one argument
+_PROBE = "<probe "  # begins the file names of probes
 _FUTURE = __future__.annotations.compiler_flag  # the only one that still changes anything
 
 
@@ -190,17 +192,21 @@ class LocalStudent:
         return space if isinstance(space, dict) else dict(space)
 
     def _ship(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        name, text = shipped(function)
-        names: dict[str, Any] = {}
-        # Its annotations name what the check's file imports, and are not needed here.
-        flags = __future__.annotations.compiler_flag
-        exec(compile(text, f"<probe {name}>", "exec", flags, dont_inherit=True), names)
-        local = names[name]
-        space = self._globals()
-        space.setdefault("__builtins__", builtins)  # nothing has run in an empty one yet
-        there = FunctionType(local.__code__, space, name, local.__defaults__)
-        there.__kwdefaults__ = local.__kwdefaults__
-        return there
+        return probe_function(*shipped(function), self._globals())
+
+
+def probe_function(name: str, text: str, space: dict[str, Any]) -> FunctionType:
+    """Return the function that `text` defines, with the learner's names as its globals."""
+    names: dict[str, Any] = {}
+    file = f"{_PROBE}{name}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    # Its annotations name what the check's file imports, and are not needed here.
+    exec(compile(text, file, "exec", _FUTURE, dont_inherit=True), names)
+    local = names[name]
+    space.setdefault("__builtins__", builtins)  # nothing has run in an empty one yet
+    there = FunctionType(local.__code__, space, name, local.__defaults__)
+    there.__kwdefaults__ = local.__kwdefaults__
+    return there
 
 
 class Inert:
@@ -254,32 +260,58 @@ def _message(error: BaseException) -> str:
 def _where(error: BaseException, namespace: MutableMapping[str, Any]) -> str:
     """Return the learner's line that raised, and their function that was called with its input.
 
-    Nothing where none of their functions was reached. A frame is theirs if it has their names,
-    unless it is a probe's.
+    Where none of their functions raised, the line of the probe that could not go on with what one
+    of them returned. A frame is theirs if it has their names, unless it is a probe's.
     """
     theirs = [
         (frame, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if frame.f_globals is namespace and not frame.f_code.co_filename.startswith("<probe ")
+        if frame.f_globals is namespace and not frame.f_code.co_filename.startswith(_PROBE)
     ]
     if not theirs:
-        return ""
+        return _where_in_check(error, namespace)
     frame, line = theirs[-1]
     text = linecache.getline(frame.f_code.co_filename, line).strip()
     raised = f"In {frame.f_code.co_qualname}, line {line}" + (f": {text}" if text else ".")
     return f"{raised}\nCalled: {_call(theirs[0][0])}"
 
 
+def _where_in_check(error: BaseException, namespace: Mapping[str, Any]) -> str:
+    """Return the innermost line of a probe that calls the learner's code, else the last one's.
+
+    Nothing for what is no error of Python's own: a library's says by itself what is wrong.
+    """
+    lines = [
+        linecache.getline(frame.f_code.co_filename, line).strip()
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_filename.startswith(_PROBE)
+    ]
+    if not any(lines) or type(error).__module__ != builtins.__name__:
+        return ""
+    theirs = [line for line in lines if _calls(line, namespace)]
+    said = "No line of yours raised it, but one of the check, which goes on with what yours gave:"
+    said += f"\n    {(theirs or lines)[-1]}"
+    if isinstance(error, TypeError | AttributeError) and "NoneType" in text_of(error):
+        said += "\nSomething is None there: does your function end in a return?"
+    return said
+
+
+def _calls(line: str, namespace: Mapping[str, Any]) -> bool:
+    """Return whether a line of code calls something of the learner's by its name."""
+    names = re.findall(r"\b([^\W\d]\w*)\(", line)
+    return any(getattr(namespace.get(name), "__module__", "") == "__main__" for name in names)
+
+
 def _call(frame: FrameType) -> str:
     """Return a call as it could be written, its arguments as they are now."""
     code = frame.f_code
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    arguments = [f"{n}={_shown(frame.f_locals[n])}" for n in names if n in frame.f_locals]
+    arguments = [f"{n}={shown_briefly(frame.f_locals[n])}" for n in names if n in frame.f_locals]
     arguments = arguments[1:] if names[:1] == ("self",) else arguments
     return f"{code.co_qualname}({', '.join(arguments)})"
 
 
-def _shown(value: Any) -> str:
+def shown_briefly(value: Any) -> str:
     """Return a value in a few words: what its author's `__repr__` does is not relied on."""
     try:
         shape = getattr(value, "shape", None)

@@ -59,6 +59,28 @@ def test_an_exception_arrives_as_text(student: LocalStudent) -> None:
     assert "local.py" not in caught.value.traceback
 
 
+def reads_what_nothing_returned():
+    return list(nothing(3))  # noqa: F821 - a name of the learner's
+
+
+def reads_an_array_of_none():
+    import numpy
+
+    return numpy.array(nothing(3))  # noqa: F821
+
+
+def test_a_probe_that_cannot_go_on_with_an_answer_says_where_it_asked(
+    student: LocalStudent,
+) -> None:
+    student.namespace["nothing"] = lambda x: None
+    with pytest.raises(StudentError, match="'NoneType' object is not iterable") as caught:
+        student.probe(reads_what_nothing_returned)
+    assert "\n    return list(nothing(3))" in caught.value.where
+    assert "does your function end in a return?" in caught.value.where
+    with pytest.raises(StudentError, match="It holds None"):
+        student.probe(reads_an_array_of_none)
+
+
 @pytest.mark.parametrize("raised", ["ZeroDivisionError", "SystemExit"])
 def test_an_exception_that_cannot_say_anything_is_the_learners_all_the_same(raised: str) -> None:
     student = LocalStudent()

@@ -115,6 +115,18 @@ def test_the_last_definition_counts(session: Any, capsys: pytest.CaptureFixture[
     assert heads == ["○", "✓"]
 
 
+def test_an_answer_that_a_check_cannot_go_on_with_is_shown(
+    released: Path, session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks = (released / "checks.py").read_text()
+    (released / "checks.py").write_text(checks.replace("close(got, 2.5", "close(got + 0, 2.5"))
+    session.run(RIGHT.replace("return", "_ ="))
+    session.q.check("scale")
+    out = capsys.readouterr().out
+    assert "2.5) returned None. Is that of the form that the docstring asks for?" in out
+    assert "our mistake" not in out
+
+
 def test_a_broken_check_is_ours(
     released: Path, session: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
