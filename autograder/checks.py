@@ -227,7 +227,8 @@ def run_check(
         with deadline(within_s):
             measured = check.function(cast(Student, remembering), rng)
     except Feedback as error:
-        return _explained(result, str(error), f"The hidden check failed. {error.hint}")
+        text = f"{error}{_missing_return(str(error), remembering.without_result)}"
+        return _explained(result, text, f"The hidden check failed. {error.hint}")
     except NotAttempted as error:
         explained = _explained(result, str(error), "Not attempted: something is not implemented.")
         return replace(explained, outcome=Outcome.NOT_ATTEMPTED)
@@ -246,6 +247,13 @@ def run_check(
         return replace(broken, unusable=_unusable(result.hidden, remembering.last, error))
     ratio = measured.median if isinstance(measured, Ratio) else None
     return replace(result, outcome=Outcome.CORRECT, score=max_score, ratio=ratio)
+
+
+def _missing_return(message: str, name: str) -> str:
+    """Return what to add to the message on a function that gave None, which few checks ask for."""
+    if not name or "return?" in message or "return still" in message:
+        return ""
+    return f" {name} returned None: does it end in a return?"
 
 
 def _unusable(hidden: bool, last: str, error: BaseException) -> str:

@@ -12,11 +12,14 @@ from autograder.student.protocol import Student
 
 
 class Remembering:
-    """Hands everything on to `student`. `last` is what it gave: "f(x=3) returned None", or ""."""
+    """Hands everything on to `student`. `last` is what it gave: "f(x=3) returned None", or "".
+
+    `without_result` is the function that was called last, if it returned None, on every rank.
+    """
 
     def __init__(self, student: Student) -> None:
         self._student = student
-        self.last = ""
+        self.last = self.without_result = ""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._student, name)
@@ -26,6 +29,7 @@ class Remembering:
         result = self._student.call(name, *args, **kwargs)
         parts = [*map(shown_briefly, args), *(f"{k}={shown_briefly(v)}" for k, v in kwargs.items())]
         self.last = f"{name}({', '.join(parts)}) returned {shown_briefly(result)}"
+        self.without_result = name if result is None else ""
         return result
 
     def value(self, name: str, /) -> Any:
@@ -38,6 +42,7 @@ class Remembering:
         """Run `function` beside the learner's code. See `Student.probe`."""
         result = self._student.probe(function, **inputs)
         self.last = f"what this check asked of your code gave {shown_briefly(result)}"
+        self.without_result = ""
         return result
 
     def ranks(
@@ -48,4 +53,6 @@ class Remembering:
         name = function if isinstance(function, str) else "what this check asked of your code"
         results = ", ".join(map(shown_briefly, run.results))
         self.last = f"{name} on {world_size} ranks returned {results}"
+        is_named = isinstance(function, str) and all(result is None for result in run.results)
+        self.without_result = name if is_named else ""
         return run

@@ -127,6 +127,14 @@ def test_an_answer_that_a_check_cannot_go_on_with_is_shown(
     assert "our mistake" not in out
 
 
+def test_an_answer_without_a_return_is_asked_for_it(
+    session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.run(RIGHT.replace("return", "_ ="))
+    session.q.check("scale")
+    assert "scale returned None: does it end in a return?" in capsys.readouterr().out
+
+
 def test_a_broken_check_is_ours(
     released: Path, session: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
