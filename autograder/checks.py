@@ -234,7 +234,8 @@ def run_check(
         return replace(explained, outcome=Outcome.NOT_ATTEMPTED)
     except StudentError as error:
         short = f"Your code raised {_known_name(error.type_name)}."
-        message = "\n".join(filter(None, [f"Your code raised {error}", error.where]))
+        said = _deadlock(error) or f"Your code raised {error}"
+        message = "\n".join(filter(None, [said, error.where]))
         return _explained(result, message, short, error.traceback)
     except LimitReached as error:
         stopped = f"Your code was stopped: {error}."
@@ -247,6 +248,17 @@ def run_check(
         return replace(broken, unusable=_unusable(result.hidden, remembering.last, error))
     ratio = measured.median if isinstance(measured, Ratio) else None
     return replace(result, outcome=Outcome.CORRECT, score=max_score, ratio=ratio)
+
+
+def _deadlock(error: StudentError) -> str:
+    """Return what to say of ranks that wait for ever, with what to look for; "" for others."""
+    if error.type_name != "Deadlock":
+        return ""
+    if "has returned" in error.message:
+        hint = "Who has returned without sending what another waits for?"
+    else:
+        hint = "Each waits before it sends. What could a rank send before it receives?"
+    return f"Deadlock: {error.message}. {hint}"
 
 
 def _missing_return(message: str, name: str) -> str:
@@ -262,6 +274,8 @@ def _unusable(hidden: bool, last: str, error: BaseException) -> str:
         return ""
     if hidden:
         return "What your code returned is not of the kind that the docstring asks for."
+    if last.endswith("returned None"):
+        return printable(f"{last}. Does it end in a return?")
     return printable(f"{last}. Is that of the form that the docstring asks for?")
 
 

@@ -317,10 +317,18 @@ def shown_briefly(value: Any) -> str:
         shape = getattr(value, "shape", None)
         if isinstance(shape, tuple) and math.prod(shape) > SHOWN_ELEMENTS:
             return f"<{type(value).__name__} of shape {tuple(shape)}>"
-        text = " ".join(reprlib.repr(value.tolist() if shape is not None else value).split())
+        plain = value.tolist() if shape is not None else value
+        text = " ".join(reprlib.repr(_rounded(plain)).split())
     except Exception:
         text = f"<{type(value).__name__}>"
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
+
+
+def _rounded(value: Any) -> Any:
+    """Return a number, or lists of numbers, with as many digits as a message has room for."""
+    if type(value) is list:
+        return [_rounded(item) for item in value]
+    return float(f"{value:.6g}") if type(value) is float else value
 
 
 def _trace(error: BaseException) -> str:

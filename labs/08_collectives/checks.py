@@ -66,8 +66,10 @@ def near(got, expected):
 
 
 def is_array(got, who):
-    """Raise Feedback if `got` holds several arrays, or something else that is no array."""
-    if got is not None and not isinstance(got, np.ndarray):
+    """Raise Feedback if `got` is None, holds several arrays, or is something else."""
+    if got is None:
+        raise Feedback(f"{who} returned None, expected an array. Is the last line a return?")
+    if not isinstance(got, np.ndarray | np.generic):
         what = type(got).__name__
         raise Feedback(f"{who} returned a {what}, expected one array, as send takes it.")
 
@@ -316,8 +318,8 @@ def each_has_the_others_array(student, rng):
         if not same(got, inputs[rank ^ 1]):
             mine = " That is its own." if same(got, inputs[rank]) else ""
             raise Feedback(
-                f"exchange between ranks {rank} and {rank ^ 1}: rank {rank} returned {got}.{mine} "
-                "What should it have afterwards?"
+                f"exchange between ranks {rank} and {rank ^ 1}: rank {rank} returned {got}, expected "
+                f"{inputs[rank ^ 1]}, the other's.{mine} What does recv give you?"
             )
         sends(run, rank, 1, inputs[rank].nbytes, "exchange")
 
@@ -370,7 +372,7 @@ def everybody_has_the_roots_array(student, rng):
             if not same(got, x):
                 raise Feedback(
                     f"naive_broadcast over {n} ranks from root {root}: rank {rank} returned "
-                    f"{got}. Who has x at the beginning, and who needs it?"
+                    f"{got}, expected {x}. Who has x at the beginning, and who needs it?"
                 )
         for rank in range(n):
             many = n - 1 if rank == root else 0
@@ -418,8 +420,8 @@ def the_root_has_every_row(student, rng):
         for rank, got in enumerate(run.results):
             if rank != root and got is not None:
                 raise Feedback(
-                    f"naive_gather at root {root} of {n}: rank {rank} returned something. "
-                    "Only the root has a result."
+                    f"naive_gather at root {root} of {n}: rank {rank} returned {got}, expected "
+                    "None. Only the root has a result."
                 )
         got = run.results[root]
         is_array(got, f"naive_gather at root {root} of {n}: the root")
@@ -458,8 +460,8 @@ def summed_at_the_root(name, run, inputs, root):
     for rank, got in enumerate(run.results):
         if rank != root and got is not None:
             raise Feedback(
-                f"{name} at root {root} of {n}: rank {rank} returned something. "
-                "Only the root has a result."
+                f"{name} at root {root} of {n}: rank {rank} returned {got}, expected "
+                "None. Only the root has a result."
             )
     got = run.results[root]
     if same(got, sum(inputs)):
@@ -496,9 +498,11 @@ def operations(name, student, rng, keep, n):
                 f"{name} changed an x that it was given. It belongs to the caller, who may need it "
                 "again. Which operations work in place?"
             )
-        if not near(run.results[1][0], combine.reduce(inputs)):
+        got, expected = run.results[1][0], combine.reduce(inputs)
+        if not near(got, expected):
             raise Feedback(
-                f'{name}(comm, x, op="{op}") is not the "{op}" over the ranks. Where does op count, and is nobody left out?'
+                f'{name}(comm, x, op="{op}"): the root returned {got}, expected the "{op}" over all '
+                f"ranks, {expected}. Where does op count, and is nobody left out?"
             )
 
 
@@ -704,6 +708,7 @@ def each_rank_has_its_row_of_the_sum(student, rng):
 def misplaced(n, rank, got, inputs):
     """Return what `got` is instead of row `rank` of the sum."""
     called = f"reduce_scatter over {n} ranks: rank {rank} returned"
+    is_array(got, called.removesuffix(" returned"))
     if np.shape(got) != (2,):
         return f"{called} shape {np.shape(got)}, expected (2,): one row of x."
     for row in sorted(range(n), key=lambda r: r != rank):
@@ -716,7 +721,11 @@ def misplaced(n, rank, got, inputs):
                 f"{called} row {rank} with the contributions of ranks {names} only. What was "
                 "combined with what arrived, and in which rounds?"
             )
-    return f"{called} something that is no sum of one row over some ranks."
+    total = sum(inputs)[rank]
+    return (
+        f"{called} {got}, expected {total}. That is no sum of one row over any ranks. Read the "
+        "digits of `tiny`: what was counted twice, or put beside another row?"
+    )
 
 
 @check("reduce_scatter", weight=3, requires="each_rank_has_its_row_of_the_sum")
@@ -755,10 +764,12 @@ def any_operation_in_halves(student, rng):
                     "reduce_scatter changed an x that it was given. rows[:d] is a view: what works "
                     "in place?"
                 )
-            if not near(got, combine.reduce(inputs)[rank]):
+            expected = combine.reduce(inputs)[rank]
+            if not near(got, expected):
                 raise Feedback(
-                    f'reduce_scatter(comm, x, "{op}") is not the "{op}" over the ranks. '
-                    "Where does op count, and is nobody left out?"
+                    f'reduce_scatter(comm, x, "{op}"): rank {rank} returned {got}, expected '
+                    f'{expected}, the "{op}" over all ranks. Where does op count, and is nobody '
+                    "left out?"
                 )
 
 

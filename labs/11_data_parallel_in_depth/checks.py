@@ -197,7 +197,8 @@ def everybody_has_rank_0s_order(student, rng):
         orders = [[int(i) for i in rng.permutation(9)] for _ in range(n)]
         run = student.ranks(ordered, n, [(order,) for order in orders])
         for rank, (got, kind) in enumerate(run.results):
-            called = f"agreed_order: rank 0 saw {orders[0]}, rank {rank} of {n} saw {orders[rank]}"
+            other = f", rank {rank} of {n} saw {orders[rank]}" if rank else ""
+            called = f"agreed_order: rank 0 saw {orders[0]}{other}"
             if got == orders[rank] and got != orders[0]:
                 raise Feedback(f"{called}, and it has its own. How would the ranks agree on that?")
             if got != orders[0]:

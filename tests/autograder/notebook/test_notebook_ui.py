@@ -123,7 +123,7 @@ def test_an_answer_that_a_check_cannot_go_on_with_is_shown(
     session.run(RIGHT.replace("return", "_ ="))
     session.q.check("scale")
     out = capsys.readouterr().out
-    assert "2.5) returned None. Is that of the form that the docstring asks for?" in out
+    assert "2.5) returned None. Does it end in a return?" in out
     assert "our mistake" not in out
 
 
