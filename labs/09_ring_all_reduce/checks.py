@@ -211,9 +211,10 @@ def misplaced(n, elements, rank, got, inputs, cuts):
             f"{called} chunk {rank} with the contributions of ranks {names} only. "
             "What did its left neighbour know of it when it sent it?"
         )
+    lo, hi = cuts[rank]
     return (
-        f"{called} something of shape {np.shape(got)} that is no sum of chunk {rank} over any ranks. "
-        "Print it for `tiny` and read the digits."
+        f"{called} {got}, expected {sum(inputs)[lo:hi]}. That is no sum of chunk {rank} over any "
+        "ranks. Print it for `tiny` and read the digits."
     )
 
 
@@ -261,8 +262,8 @@ def any_operation_and_one_rank(student, rng):
                     "it was. Where does what has been combined go?"
                 )
             raise Feedback(
-                f'ring_reduce_scatter(comm, x, "{op}"): rank {rank} returned something else '
-                f'than the "{op}" of its chunk. Where in your code does op count?'
+                f'ring_reduce_scatter(comm, x, "{op}"): rank {rank} returned {got}, expected '
+                f"{expected[mine]}. Where in your code does op count?"
             )
     run = student.ranks("ring_reduce_scatter", 1, [inputs[0]], MESSAGES)
     close(run.results[0], inputs[0], called="ring_reduce_scatter on 1 rank")
