@@ -8,6 +8,7 @@ other name of it, and no class derived from one, gets around that.
 
 import contextlib
 import importlib
+import inspect
 from collections.abc import Iterator, Sequence
 from types import CodeType, FunctionType
 from typing import Any
@@ -54,9 +55,12 @@ def _functions(value: Any) -> list[FunctionType]:
 
 
 def _refusal(name: str, function: FunctionType) -> CodeType:
-    """Return code that raises, and fits where this function's was."""
+    """Return code that raises, and fits where this function's was: of its kind and free names."""
     said = f"{name}: got a call, but what it does is what this lab has you write. Write it out."
-    space: dict[str, Any] = {}
-    exec(f"def refuse(*args, **kwargs):\n    raise RuntimeError({said!r})", space)
+    flags, space = function.__code__.co_flags, dict[str, Any]()
+    is_async = flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR)
+    yields = flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR)
+    body = f"    raise RuntimeError({said!r})\n" + "    yield" * bool(yields)
+    exec(f"{'async ' * bool(is_async)}def refuse(*args, **kwargs):\n{body}", space)
     code: CodeType = space["refuse"].__code__
     return code.replace(co_freevars=function.__code__.co_freevars, co_name=function.__name__)

@@ -25,6 +25,10 @@ def double(x: float) -> float:
     return 2 * x
 
 
+def doubles(x: float) -> Iterator[float]:
+    yield 2 * x
+
+
 class Doubling:
     def __init__(self, x: float) -> None:
         self.x = x
@@ -41,7 +45,7 @@ class Own(Doubling):
 @pytest.fixture
 def library() -> Iterator[ModuleType]:
     module = ModuleType("library_of_a_test")
-    vars(module).update(double=double, Doubling=Doubling, TABLE={"double": double})
+    vars(module).update(double=double, doubles=doubles, Doubling=Doubling, TABLE={"double": double})
     sys.modules[module.__name__] = module
     yield module
     del sys.modules[module.__name__]
@@ -51,6 +55,7 @@ ANSWERS: dict[str, tuple[str, Callable[[float], float]]] = {
     "a function": ("double", lambda x: double(x)),
     "what it wraps": ("double", lambda x: double.__wrapped__(x)),  # type: ignore[attr-defined]
     "an item of a table": ("TABLE", lambda x: double(x)),
+    "a generator": ("doubles", lambda x: next(doubles(x))),
     "a class": ("Doubling", lambda x: Doubling(x).step()),
     "a class derived from it": ("Doubling", lambda x: Own(x).step()),
 }
