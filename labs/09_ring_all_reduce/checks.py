@@ -770,7 +770,7 @@ def hosts_are_where_they_are_said_to_be(student, rng):
 @check("pipelined_ring", weight=2)
 def the_result_is_that_of_the_plain_ring(student, rng):
     """every rank returns the reduction over all ranks, however many pieces"""
-    for n, elements, pieces in ((4, 24, 3), (3, 10, 2), (2, 3, 4), (1, 4, 2), (4, 8, 1)):
+    for n, elements, pieces in ((4, 24, 3), (3, 10, 2), (2, 3, 4), (1, 4, 2), (2, 8, 1)):
         inputs = arrays(rng, n, elements)
         run = student.ranks("pipelined_ring", n, [(x, "sum", pieces) for x in inputs], MESSAGES)
         for rank, got in enumerate(run.results):
@@ -838,7 +838,7 @@ def pieces_carry_the_array_and_nothing_else(student, rng):
 def a_piece_is_passed_on_before_the_next_is_awaited(student, rng):
     """each piece is sent on before the next one is waited for"""
 
-    n, pieces = int(rng.integers(3, 6)), int(rng.integers(3, 6))
+    n, pieces = 3, int(rng.integers(3, 6))
     total, own = 2 * (n - 1) * pieces, rng.normal(size=(n, n * pieces, 2))
     inputs = [(x.reshape(-1), "sum", pieces) for x in own]
     run = student.ranks("pipelined_ring", n, inputs, MESSAGES, steps=True)
