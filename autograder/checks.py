@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from autograder.authoring.check_names import learner_names
 from autograder.authoring.requirements import verify_requirements
@@ -28,6 +28,7 @@ from autograder.printable import printable
 from autograder.records import MIB, CheckResult, Limits, Outcome
 from autograder.student.comparing import close
 from autograder.student.protocol import Student
+from autograder.student.remembering import Remembering
 from autograder.student.timing import Ratio, not_slower
 
 __all__ = [
@@ -60,7 +61,9 @@ CheckFunction = Callable[[Student, Any], object]
 class LabSettings:
     """Settings of the judge for a whole lab: `LAB = LabSettings(wall_s=120)` in its `checks.py`.
 
-    `preload` names modules that the learner's process should have loaded before its clock starts.
+    `preload` names modules that the learner's process should have loaded before its clock starts;
+    `withheld` functions and classes that answers must not call, as "module:name": what they do is
+    what the lab has its learners write.
     """
 
     wall_s: float = Limits.wall_s
@@ -68,6 +71,7 @@ class LabSettings:
     memory_mib: int = Limits.memory_bytes // MIB
     processes: int = Limits.processes
     preload: tuple[str, ...] = ("numpy",)
+    withheld: tuple[str, ...] = ()
 
     def limits(self) -> Limits:
         """Return these settings as the limits of a sandbox."""
@@ -218,17 +222,20 @@ def run_check(
     )  # fmt: skip
     # Made before the clock runs: an import of NumPy that is cut off cannot be done again.
     rng = generator(seed, check.name)
+    remembering = Remembering(student)
     try:
         with deadline(within_s):
-            measured = check.function(student, rng)
+            measured = check.function(cast(Student, remembering), rng)
     except Feedback as error:
-        return _explained(result, str(error), f"The hidden check failed. {error.hint}")
+        text = f"{error}{_missing_return(str(error), remembering.without_result)}"
+        return _explained(result, text, f"The hidden check failed. {error.hint}")
     except NotAttempted as error:
         explained = _explained(result, str(error), "Not attempted: something is not implemented.")
         return replace(explained, outcome=Outcome.NOT_ATTEMPTED)
     except StudentError as error:
         short = f"Your code raised {_known_name(error.type_name)}."
-        message = "\n".join(filter(None, [f"Your code raised {error}", error.where]))
+        said = _deadlock(error) or f"Your code raised {error}"
+        message = "\n".join(filter(None, [said, error.where]))
         return _explained(result, message, short, error.traceback)
     except LimitReached as error:
         stopped = f"Your code was stopped: {error}."
@@ -236,10 +243,40 @@ def run_check(
         return _explained(result, stopped, f"Your code was stopped: {why}.")
     except CheckBroken as error:
         return _broken(result, str(error))
-    except (Exception, SystemExit):
-        return _broken(result, traceback.format_exc())
+    except (Exception, SystemExit) as error:
+        broken = _broken(result, traceback.format_exc())
+        return replace(broken, unusable=_unusable(result.hidden, remembering.last, error))
     ratio = measured.median if isinstance(measured, Ratio) else None
     return replace(result, outcome=Outcome.CORRECT, score=max_score, ratio=ratio)
+
+
+def _deadlock(error: StudentError) -> str:
+    """Return what to say of ranks that wait for ever, with what to look for; "" for others."""
+    if error.type_name != "Deadlock":
+        return ""
+    if "has returned" in error.message:
+        hint = "Who has returned without sending what another waits for?"
+    else:
+        hint = "Each waits before it sends. What could a rank send before it receives?"
+    return f"Deadlock: {error.message}. {hint}"
+
+
+def _missing_return(message: str, name: str) -> str:
+    """Return what to add to the message on a function that gave None, which few checks ask for."""
+    if not name or "return?" in message or "return still" in message:
+        return ""
+    return f" {name} returned None: does it end in a return?"
+
+
+def _unusable(hidden: bool, last: str, error: BaseException) -> str:
+    """Return which answer a check could not go on with, or "" where it is the check's mistake."""
+    if not last or not isinstance(error, TypeError | ValueError | LookupError | AttributeError):
+        return ""
+    if hidden:
+        return "What your code returned is not of the kind that the docstring asks for."
+    if last.endswith("returned None"):
+        return printable(f"{last}. Does it end in a return?")
+    return printable(f"{last}. Is that of the form that the docstring asks for?")
 
 
 def _known_name(type_name: str) -> str:

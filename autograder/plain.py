@@ -95,7 +95,8 @@ def _as_array(value: Any) -> Any:
 
 def _array(numpy: Any, array: Any, where: str) -> Any:
     if array.dtype.kind not in ARRAY_KINDS:
-        raise NotPlainData(f"{where} is an array of dtype {array.dtype}, expected numbers.")
+        none = " It holds None." if array.dtype == object and None in array.reshape(-1) else ""
+        raise NotPlainData(f"{where} is an array of dtype {array.dtype}, expected numbers.{none}")
     if isinstance(array, numpy.generic):
         return array
     return numpy.array(array, dtype=array.dtype, copy=True, order="C", subok=False)

@@ -148,11 +148,31 @@ class Message:
 
 
 @dataclass(frozen=True)
+class Step:
+    """What a rank did with a message to or from `peer`: one of four things.
+
+    "send": it began to send; "over": it waited for the end of a send. "post": it began to receive;
+    "ask": it waited for what it receives, or looked whether it is there.
+    """
+
+    rank: int
+    kind: str
+    peer: int
+
+
+STEPS = ("over", "post", "ask")  # those that a rank has to say; a send is seen
+
+
+@dataclass(frozen=True)
 class RanksRun:
-    """What each rank returned, and every message that passed between ranks, in order."""
+    """What each rank returned, and every message that passed between ranks, in order.
+
+    `steps` are those of all ranks, each rank's in order, where the check asked for them.
+    """
 
     results: tuple[Any, ...]
     messages: tuple[Message, ...]
+    steps: tuple[Step, ...] = ()
 
     def bytes_sent(self, rank: int) -> int:
         """Return the bytes that `rank` sent: its arrays', as `Message.n_bytes` counts them."""
@@ -170,6 +190,7 @@ class CheckResult:
     `output` is fit for the learner: for a hidden check it holds no value and no input. `detail`
     is for staff. `broken` says that the check itself failed and the learner lost nothing by it.
     `ratio` is how many times the reference's time the answer took, where the judge measured it.
+    `unusable` says for the learner which answer the check broke on, as if that were at fault.
     """
 
     name: str
@@ -183,6 +204,7 @@ class CheckResult:
     title: str = ""
     detail: str = ""
     ratio: float | None = None
+    unusable: str = ""
 
 
 @dataclass(frozen=True)

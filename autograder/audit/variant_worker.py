@@ -29,6 +29,7 @@ from autograder.grading.slicing import Analysed, needed, statements_of
 from autograder.records import Limits
 from autograder.student.local import LocalStudent
 from autograder.student.protocol import COMMUNICATOR, WorkerStudent
+from autograder.student.withheld import withhold
 
 MAX_MEMORY_BYTES = 8 << 30  # address space; torch alone reserves three of them
 
@@ -37,6 +38,7 @@ def main() -> None:
     """Serve variants until the input closes."""
     gc.disable()  # what is imported stays
     grader = LabGrader(load_lab(Path(sys.argv[1])), open_student=_in_process)
+    withhold(grader.checks.settings.withheld)
     serving = Serving()
     _preload(grader)
     gc.freeze()

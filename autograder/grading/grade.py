@@ -243,7 +243,9 @@ class LabGrader:
     def _sandboxed(self, limits: Limits) -> AbstractContextManager[WorkerStudent]:
         from autograder.sandbox.host import Sandbox
 
-        return Sandbox(limits, preload=self.checks.settings.preload, source=self._source())
+        settings = self.checks.settings
+        loaded = (*settings.preload, *settings.withheld)
+        return Sandbox(limits, preload=loaded, source=self._source())
 
     def _in_turn(
         self,
@@ -286,10 +288,7 @@ class LabGrader:
         if not result.broken:
             return not_installed(result) if _lacks_module(again) and not passes else result
         if passes:
-            output = "What your code returned is not of the kind that the docstring asks for."
-            return replace(
-                result, outcome=Outcome.INCORRECT, score=0.0, broken=False, output=output
-            )
+            return unusable(result)
         return result
 
     def _roots(self, tasks: Sequence[Task]) -> set[str]:
@@ -304,6 +303,12 @@ class LabGrader:
                 form = printable(handed_out(question.name, question.starter), 20_000)
                 answer = "" if text in (PLACEHOLDER, form) else text
                 yield ManualAnswer(question.name, question.points, question.rubric, answer)
+
+
+def unusable(result: CheckResult) -> CheckResult:
+    """Return a broken result as that of an answer which is at fault."""
+    output = result.unusable or "What your code returned is not what the docstring asks for."
+    return replace(result, outcome=Outcome.INCORRECT, score=0.0, broken=False, output=output)
 
 
 def _lacks_module(result: CheckResult) -> bool:

@@ -16,9 +16,9 @@ from autograder.authoring.magics import plain_python
 from autograder.authoring.manifest import MANIFEST, NOTEBOOK, load_released
 from autograder.authoring.requirements import settled
 from autograder.authoring.source import SOURCE
-from autograder.checks import load_checks, run_check
+from autograder.checks import Checks, load_checks, run_check
 from autograder.errors import UnknownLab
-from autograder.grading.grade import CHECKS, Task, tasks_of
+from autograder.grading.grade import CHECKS, Task, tasks_of, unusable
 from autograder.grading.slicing import definitions, same_code, statements_of
 from autograder.learner.answer_files import (
     AnswerFileError,
@@ -123,7 +123,15 @@ class Practice:
         self.journal = Journal.of(directory)
         self._texts: dict[str, dict[str, str]] = {}
         self.followed: dict[str, str] = {}  # the files of answers, as they ran last
-        self._student = LocalStudent(namespace, sources=self.executed)
+
+    @cached_property
+    def _checks(self) -> Checks:
+        return load_checks(self.lab.directory / CHECKS)
+
+    @cached_property
+    def _student(self) -> LocalStudent:
+        without = self._checks.settings.withheld
+        return LocalStudent(self.namespace, sources=self.executed, withheld=without)
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
@@ -133,7 +141,7 @@ class Practice:
     @cached_property
     def _every_task(self) -> tuple[Task, ...]:
         """The checks that are here: all of them in a lab's source, the public ones in a release."""
-        return tuple(tasks_of(self.lab, load_checks(self.lab.directory / CHECKS)))
+        return tuple(tasks_of(self.lab, self._checks))
 
     def counts(self, *questions: Question) -> tuple[int, int]:
         """Return how many checks of these questions run here, and how many more at submission."""
@@ -205,7 +213,9 @@ class Practice:
     def _run(self, question: Question) -> tuple[CheckResult, ...]:
         seed = secrets.randbits(63)
         own = [task for task in self.tasks if task.question.name == question.name]
-        results = {t.check.name: run_check(t.check, self._student, seed, t.max_score) for t in own}
+        ran = [run_check(task.check, self._student, seed, task.max_score) for task in own]
+        # There is no solution here to ask whose fault it is; mostly it is the answer's.
+        results = {r.name: unusable(r) if r.unusable else r for r in ran}
         return tuple(settled(results, [task.check for task in own]).values())
 
     def attempted(self, question: Question) -> bool:

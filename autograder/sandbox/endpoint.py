@@ -4,11 +4,14 @@ Every message goes to the judge, who writes it down and passes it on. Frames out
 `(0, "send", dst, channel, header, array)` and, from a rank that has waited for a while,
 `(0, "wait", sources, n_received, alone)`; frames in are `(src, channel, header, array)`. With
 `n_received` the judge can tell a rank that waits from one whose message is still on its way.
+Where the judge wants the steps, there is `(0, "step", kind, peer, channel, number)` too, and a
+message comes once its receive, the `number`-th on this channel from `peer`, has said "ask".
 """
 
 import contextlib
 import importlib
 import math
+import os
 import select
 import socket
 import threading
@@ -29,8 +32,15 @@ class Sent:
 
     header = b""
 
+    def __init__(self, endpoint: "Endpoint", dst: int) -> None:
+        self._endpoint = endpoint
+        self._dst: int | None = dst
+
     def wait(self, timeout_s: float | None = None) -> None:
         """Return at once."""
+        dst, self._dst = self._dst, None
+        if dst is not None:
+            self._endpoint.say_step("over", dst)
 
     def test(self) -> bool:
         """Return True."""
@@ -40,9 +50,10 @@ class Sent:
 class Received:
     """A receive under way; `header` is what the sender wrote, once it has arrived."""
 
-    def __init__(self, endpoint: "Endpoint", src: int, buffer: Any) -> None:
+    def __init__(self, endpoint: "Endpoint", key: tuple[int, int], number: int, buffer: Any):
         self.header = b""
-        self.src = src
+        self.src = key[0]
+        self._asks: tuple[int, int, int] | None = (*key, number)
         self.done = False
         self._endpoint = endpoint
         self._buffer = buffer
@@ -55,6 +66,7 @@ class Received:
             TimeoutError: nothing came within `timeout_s`.
             ValueError: what came does not fit the buffer.
         """
+        self._ask()
         self._endpoint.progress(lambda: self.done, timeout_s, self)
         if self._buffer is not None and self._array is not self._buffer:
             came, fits = (f"{a.dtype} {a.shape}" for a in (self._array, self._buffer))
@@ -63,8 +75,14 @@ class Received:
 
     def test(self) -> bool:
         """Return whether `wait` would return at once."""
+        self._ask()
         self._endpoint.progress(lambda: True, 0.0, self)
         return self.done
+
+    def _ask(self) -> None:
+        asks, self._asks = self._asks, None
+        if asks is not None:
+            self._endpoint.say_step("ask", *asks)
 
     def complete(self, header: bytes, array: Any) -> None:
         """Take what arrived; one that does not fit the buffer is told at `wait`."""
@@ -80,9 +98,14 @@ class Received:
 class Endpoint:
     """One rank's transport. Safe to use from several threads at once."""
 
-    def __init__(self, connection: socket.socket, rank: int, size: int) -> None:
+    def __init__(
+        self, connection: socket.socket, rank: int, size: int, *, says_steps: bool = False
+    ) -> None:
         self.rank = rank
         self.size = size
+        self._says_steps = says_steps
+        self._process = os.getpid()
+        self._n_posted: dict[tuple[int, int], int] = defaultdict(int)
         self._connection = connection
         self._sending = threading.Lock()
         self._state = threading.Condition()
@@ -102,14 +125,16 @@ class Endpoint:
                 f"isend: header too long: got {len(header)} bytes, expected {MAX_HEADER_BYTES}."
             )
         self._send((0, "send", int(dst), int(channel), header, numpy.array(array, order="C")))
-        return Sent()
+        return Sent(self, int(dst))
 
     def irecv(self, src: int, *, channel: int = 0, buffer: Any = None) -> Received:
         """Receive the next array from `src`, into `buffer` where one is given."""
         self._peer(src)
-        work = Received(self, int(src), buffer)
         key = (int(src), int(channel))
         with self._state:
+            self._n_posted[key] += 1
+            work = Received(self, key, self._n_posted[key], buffer)
+            self.say_step("post", *key)
             if self._arrived[key]:
                 work.complete(*self._arrived[key].popleft())
             else:
@@ -183,11 +208,21 @@ class Endpoint:
         self._send((0, "wait", sources, self._n_received, alone))
         return True
 
+    def say_step(self, kind: str, peer: int, channel: int = 0, number: int = 0) -> None:
+        """Tell the judge what this rank does, where it wants to know."""
+        if self._says_steps:
+            self._send((0, "step", kind, peer, channel, number))
+
     def _send(self, message: tuple[Any, ...]) -> None:
         data = wire.frame(message)
         with self._sending:
             self._connection.sendall(data)
 
     def _peer(self, rank: int) -> None:
+        if os.getpid() != self._process:  # both would read the one socket: each loses messages
+            raise RuntimeError(
+                "comm: used in a copy of its rank that os.fork made: got another process, expected "
+                "the one that the rank began in. Send and receive there."
+            )
         if not 0 <= rank < self.size:
             raise ValueError(f"peer: no such rank: got {rank}, expected 0 to {self.size - 1}.")

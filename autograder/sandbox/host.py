@@ -107,6 +107,8 @@ class RemoteStudent:
         world_size: int,
         inputs: Sequence[Any],
         communicator: str = COMMUNICATOR,
+        *,
+        steps: bool = False,
     ) -> RanksRun:
         """Run one sandbox a rank, this process being the network. See `Student.ranks`."""
         arguments = rank_arguments(inputs, world_size)
@@ -118,11 +120,11 @@ class RemoteStudent:
         started = self._supply.workers(self.limits, self._preload, world_size)
         try:
             for rank, args in enumerate(arguments):
-                request = (code, rank, world_size, name, text, args, communicator)
+                request = (code, rank, world_size, name, text, args, communicator, steps)
                 started[rank].channel.queue((rank + 1, "rank", request))
             self._ends = min(self._ends + time.monotonic() - began, self._last)
             headers = Headers(self._texts_on_ranks(name, text), communicator)
-            return network.run(started, self.limits, self._ends, headers)
+            return network.run(started, self.limits, self._ends, headers, steps)
         finally:
             for process in started:
                 self._retire(process)

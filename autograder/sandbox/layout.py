@@ -18,6 +18,7 @@ SCRATCH, ELSEWHERE = ("/tmp", "/dev/shm"), "/elsewhere"
 WORKER_FILES = (
     *("__init__", "errors", "records", "plain"),
     *("student/__init__", "student/protocol", "student/local", "student/local_ranks"),
+    "student/withheld",
     *("learner/__init__", "learner/earlier", "learner/predictions"),
     *("sandbox/__init__", "sandbox/wire", "sandbox/worker", "sandbox/endpoint"),
     *("sandbox/huge_pages", "sandbox/limits", "sandbox/zygote"),

@@ -7,11 +7,12 @@ way to any, they wait for ever, and the error says who waits for whom.
 """
 
 import time
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import Any
 
 from autograder.errors import LimitReached, StudentError
-from autograder.records import MIB, Limits, Message, RanksRun
+from autograder.records import MIB, STEPS, Limits, Message, RanksRun, Step
 from autograder.sandbox import watch
 from autograder.sandbox.channel import NOTHING, pump, unpack
 from autograder.sandbox.endpoint import MAX_HEADER_BYTES
@@ -26,17 +27,20 @@ CHANNELS = 1 << 16
 SILENCE_S = 2.0
 
 
-def run(ranks: Sequence[Process], limits: Limits, ends: float, headers: Headers) -> RanksRun:
+def run(
+    ranks: Sequence[Process], limits: Limits, ends: float, headers: Headers, steps: bool = False
+) -> RanksRun:
     """Carry messages between `ranks` until each has answered its request (its rank + 1).
 
-    `headers` says what a message's header costs.
+    `headers` says what a message's header costs. With `steps` a message waits here until its
+    receiver asks for it, so that a rank cannot have known it when it did what it says before.
 
     Raises:
         StudentError: what the first rank that failed raised, or "Deadlock".
         NotAttempted: a rank found nothing to run.
         LimitReached: a rank died, or all together passed a limit; the caller ends them.
     """
-    switch = Switch(ranks, headers)
+    switch = Switch(ranks, headers, steps)
     looked = time.monotonic()
     while switch.running():
         now = time.monotonic()
@@ -49,14 +53,19 @@ def run(ranks: Sequence[Process], limits: Limits, ends: float, headers: Headers)
         for rank in range(len(ranks)):
             switch.take_all(rank)
         switch.check()
-    return RanksRun(tuple(switch.results), tuple(switch.messages))
+    return RanksRun(tuple(switch.results), tuple(switch.messages), tuple(switch.steps))
 
 
 class Switch:
     """What is known of each rank, and the record of what passed."""
 
-    def __init__(self, ranks: Sequence[Process], headers: Headers) -> None:
+    def __init__(self, ranks: Sequence[Process], headers: Headers, steps: bool) -> None:
         self.ranks = ranks
+        self.steps: list[Step] = []
+        self._holds = steps
+        self._held: dict[tuple[int, int, int], deque[Any]] = defaultdict(deque)  # src, dst, channel
+        self._asked: dict[tuple[int, int, int], int] = defaultdict(int)  # so many in all
+        self._n_delivered: dict[tuple[int, int, int], int] = defaultdict(int)
         self._headers = headers
         self.results: list[Any] = [NOTHING] * len(ranks)
         self.messages: list[Message] = []
@@ -89,6 +98,8 @@ class Switch:
             self._pass_on(rank, *arrived[2:])
         elif arrived[0] == 0 and self._has(arrived, "wait", list, int, bool):
             self._waits(rank, *arrived[2:])
+        elif arrived[0] == 0 and self._has(arrived, "step", str, int, int, int):
+            self._note(rank, *arrived[2:])
         else:
             raise WireError("network: of no known kind.")
 
@@ -115,9 +126,34 @@ class Switch:
         order = len(self.messages)
         n_bytes = array.nbytes + self._headers.cost(header)
         self.messages.append(Message(src, dst, n_bytes, header, array, order))
+        if not self._holds:
+            return self._deliver(dst, (src, channel, header, array))
+        self.steps.append(Step(src, "send", dst))
+        self._held[src, dst, channel].append((src, channel, header, array))
+        return self._deliver_asked(src, dst, channel)
+
+    def _deliver(self, dst: int, message: tuple[Any, ...]) -> None:
         self._passed_on[dst] += 1
         if self.results[dst] is NOTHING:
-            self.ranks[dst].channel.queue((src, channel, header, array))
+            self.ranks[dst].channel.queue(message)
+
+    def _deliver_asked(self, src: int, dst: int, channel: int) -> None:
+        """Deliver what `dst` has asked for and what is there; its first messages come first."""
+        line = src, dst, channel
+        while self._held[line] and self._n_delivered[line] < self._asked[line]:
+            self._n_delivered[line] += 1
+            self._deliver(dst, self._held[line].popleft())
+
+    def _note(self, rank: int, kind: str, peer: int, channel: int, number: int) -> None:
+        if kind not in STEPS or not 0 <= peer < len(self.ranks) or not 0 <= channel < CHANNELS:
+            raise WireError("network: a step that no transport takes.")
+        if len(self.steps) >= 3 * MAX_MESSAGES:
+            raise LimitReached("output", f"ranks took more than {3 * MAX_MESSAGES} steps")
+        self.steps.append(Step(rank, kind, peer))
+        if kind == "ask":
+            line = peer, rank, channel
+            self._asked[line] = max(self._asked[line], number)
+            self._deliver_asked(*line)
 
     def _waits(self, rank: int, sources: list[Any], n_received: int, alone: bool) -> None:
         if not all(type(src) is int and 0 <= src < len(self.ranks) for src in sources):

@@ -10,9 +10,6 @@ The learner's code shares this process and can say anything in its name. That is
 worker holds no expected value, no check and no score, and the judge believes nothing but data.
 """
 
-import __future__
-
-import builtins
 import contextlib
 import importlib
 import marshal
@@ -22,14 +19,15 @@ import socket
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import FunctionType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from autograder.errors import NotAttempted, NotPlainData, StudentError
 from autograder.records import Statement
 from autograder.sandbox import limits, wire
 from autograder.sandbox.endpoint import Endpoint
-from autograder.student.local import LocalStudent, notebook_names, text_of
+from autograder.student.local import LocalStudent, notebook_names, probe_function, text_of
+from autograder.student.withheld import MARK, withhold
 
 MAX_TEXT = 20_000  # characters of a message or a traceback
 PROBE = "__probe__"
@@ -67,8 +65,12 @@ def serve(connection: socket.socket, config: Mapping[str, Any]) -> None:
 
 
 def preload(modules: list[str]) -> None:
-    """Import these modules; one that is not there is the learner's `import` to miss."""
-    for name in modules:
+    """Import these modules; one that is not there is the learner's `import` to miss.
+
+    What stands in a module, "module:name", is withheld from this process and its copies.
+    """
+    withhold([name for name in modules if MARK in name])
+    for name in (name for name in modules if MARK not in name):
         try:
             importlib.import_module(name)
         except ImportError as error:
@@ -138,7 +140,7 @@ class Worker:
         return marshal.dumps([(s, self.student.compiled(_statement(*s))) for s in statements])
 
     def _probe(self, name: str, text: str, inputs: dict[str, Any]) -> Any:
-        self.space[PROBE] = self._function(name, text)
+        self.space[PROBE] = probe_function(name, text, self.space)
         return self.student.call(PROBE, **inputs)
 
     def _rank(
@@ -150,6 +152,7 @@ class Worker:
         text: str,
         args: tuple[Any, ...],
         communicator: str,
+        steps: bool,
     ) -> Any:
         """Run the learner's function `name`, or the probe in `text`, on one rank.
 
@@ -159,10 +162,10 @@ class Worker:
         for statement, code in marshal.loads(statements):
             with contextlib.suppress(BaseException):
                 self.student.execute(_statement(*statement), code)
-        endpoint = Endpoint(self.connection, rank, size)
+        endpoint = Endpoint(self.connection, rank, size, says_steps=steps)
         make = _resolve(communicator)
 
-        function = self._function(name, text) if text else self.space.get(name, ...)
+        function = probe_function(name, text, self.space) if text else self.space.get(name, ...)
         if function is ...:
             raise NotAttempted(f"{name} is not defined.")
         self.space[PROBE] = lambda: function(make(endpoint), *args)
@@ -170,18 +173,6 @@ class Worker:
             return self.student.call(PROBE)
         finally:
             endpoint.close()
-
-    def _function(self, name: str, text: str) -> Callable[..., Any]:
-        """Return the function that `text` defines, with the learner's names as its globals."""
-        names: dict[str, Any] = {}
-        # Its annotations name what the check's file imports, and are not needed here.
-        flags = __future__.annotations.compiler_flag
-        exec(compile(text, f"<probe {name}>", "exec", flags, dont_inherit=True), names)
-        local = names[name]
-        self.space.setdefault("__builtins__", builtins)  # nothing has run in an empty one yet
-        function = FunctionType(local.__code__, self.space, name, local.__defaults__)
-        function.__kwdefaults__ = local.__kwdefaults__
-        return function
 
 
 def _resolve(communicator: str) -> Callable[[Endpoint], Any]:

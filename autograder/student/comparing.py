@@ -64,7 +64,10 @@ def _same_length(got: Any, expected: list[Any] | tuple[Any, ...], called: str, h
     arrays = hasattr(got, "shape") and got.shape[:1] == (len(expected),)
     if arrays or (isinstance(got, list | tuple) and len(got) == len(expected)):
         return
-    raise Feedback(f"{called}: got {_show(got)}, expected {len(expected)} items.", hint=hint)
+    is_list = bool(got) and isinstance(got, list | tuple)
+    came = f"{len(got)}: {_show(got)}" if is_list else _show(got)
+    problem = f"{called}: got {came}, expected {len(expected)} items."
+    raise Feedback(problem, hint=hint)
 
 
 def _close_arrays(

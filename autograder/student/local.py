@@ -12,10 +12,12 @@ import inspect
 import linecache
 import math
 import os
+import re
 import reprlib
 import traceback
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from importlib import import_module
 from types import CodeType, FrameType, FunctionType
 from typing import Any
@@ -32,10 +34,12 @@ from autograder.student.protocol import (
     rank_arguments,
     shipped,
 )
+from autograder.student.withheld import withheld
 
 _AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # notebooks may await at the top level
 SHOWN_ELEMENTS = 6  # of an array in a message: more of them say less than the shape
 SHOWN_CHARACTERS = 80  # of one argument
+_PROBE = "<probe "  # begins the file names of probes
 _FUTURE = __future__.annotations.compiler_flag  # the only one that still changes anything
 
 
@@ -43,6 +47,7 @@ class LocalStudent:
     """A student over a dict of names, such as IPython's `user_ns`.
 
     `sources` gives the text of definitions that were not loaded through `load`, if known.
+    `withheld` names what the learner's code has to do without while a check runs it.
     """
 
     kind = "unsandboxed"
@@ -53,7 +58,9 @@ class LocalStudent:
         namespace: MutableMapping[str, Any] | None = None,
         *,
         sources: Callable[[str], str | None] = lambda name: None,
+        withheld: Sequence[str] = (),
     ) -> None:
+        self._withheld = withheld
         self.namespace = notebook_names() if namespace is None else namespace
         self._sources = sources
         self._texts: dict[str, str] = {}
@@ -94,20 +101,20 @@ class LocalStudent:
         """Return what the learner's function returns. See `Student.call`."""
         function = self._find(name)
         args, kwargs = to_plain(args, "arguments"), to_plain(kwargs, "arguments")
-        with _learners_code(self.namespace, self._failures):
+        with self._learners_code():
             return to_plain(_awaited(function(*args, **kwargs)), f"{name}(...)")
 
     def value(self, name: str, /) -> Any:
         """Return the learner's variable as plain data. See `Student.value`."""
         value = self._find(name)
-        with _learners_code(self.namespace, self._failures):
+        with self._learners_code():
             return to_plain(value, name)
 
     def probe(self, function: Callable[..., Any], /, **inputs: Any) -> Any:
         """Run `function` with the learner's names as its globals. See `Student.probe`."""
         there = self._ship(function)
         inputs = to_plain(inputs, "inputs")
-        with _learners_code(self.namespace, self._failures):
+        with self._learners_code():
             return to_plain(_awaited(there(**inputs)), "the answer")
 
     def ranks(
@@ -116,12 +123,15 @@ class LocalStudent:
         world_size: int,
         inputs: Sequence[Any],
         communicator: str = COMMUNICATOR,
+        *,
+        steps: bool = False,
     ) -> RanksRun:
         """Run one thread a rank over queues. See `Student.ranks`."""
         there = self._find(function) if isinstance(function, str) else self._ship(function)
         arguments = to_plain(rank_arguments(inputs, world_size), "inputs")
-        with _learners_code(self.namespace, self._failures):
-            return run_ranks(there, arguments, communicator)
+        with self._learners_code():
+            run = run_ranks(there, arguments, communicator)
+        return run if steps else replace(run, steps=())
 
     def source(self, name: str, /) -> str | None:
         """Return the text of the statement that last defined `name`, or None."""
@@ -145,12 +155,32 @@ class LocalStudent:
         """Do nothing: the learner's code is in this process."""
         return contextlib.nullcontext()
 
+    @contextlib.contextmanager
+    def _learners_code(self) -> Iterator[None]:
+        """Turn what the learner's code raises into what a check is told.
+
+        A name that is not there since its statement failed is that failure.
+        """
+        try:
+            with withheld(self._withheld):
+                yield
+        except NotImplementedError as error:
+            raise NotAttempted(text_of(error) or "not implemented") from error
+        except NotPlainData as error:
+            raise StudentError("TypeError", str(error)) from error
+        except (AutograderError, KeyboardInterrupt):
+            raise
+        except BaseException as error:
+            where = _where(error, self.namespace)
+            raised = StudentError(type(error).__name__, text_of(error), _trace(error), where)
+            raise cause_of(raised, self._failures) from error
+
     def _find(self, name: str) -> Any:
         first, *rest = name.split(".")
         if first in self._failures or first not in self.namespace:
             raise missing(first, self._failures)
         value = self.namespace[first]
-        with _learners_code(self.namespace, self._failures):
+        with self._learners_code():
             for part in rest:
                 value = getattr(value, part)
         if value is ...:
@@ -162,17 +192,21 @@ class LocalStudent:
         return space if isinstance(space, dict) else dict(space)
 
     def _ship(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        name, text = shipped(function)
-        names: dict[str, Any] = {}
-        # Its annotations name what the check's file imports, and are not needed here.
-        flags = __future__.annotations.compiler_flag
-        exec(compile(text, f"<probe {name}>", "exec", flags, dont_inherit=True), names)
-        local = names[name]
-        space = self._globals()
-        space.setdefault("__builtins__", builtins)  # nothing has run in an empty one yet
-        there = FunctionType(local.__code__, space, name, local.__defaults__)
-        there.__kwdefaults__ = local.__kwdefaults__
-        return there
+        return probe_function(*shipped(function), self._globals())
+
+
+def probe_function(name: str, text: str, space: dict[str, Any]) -> FunctionType:
+    """Return the function that `text` defines, with the learner's names as its globals."""
+    names: dict[str, Any] = {}
+    file = f"{_PROBE}{name}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    # Its annotations name what the check's file imports, and are not needed here.
+    exec(compile(text, file, "exec", _FUTURE, dont_inherit=True), names)
+    local = names[name]
+    space.setdefault("__builtins__", builtins)  # nothing has run in an empty one yet
+    there = FunctionType(local.__code__, space, name, local.__defaults__)
+    there.__kwdefaults__ = local.__kwdefaults__
+    return there
 
 
 class Inert:
@@ -208,28 +242,6 @@ def _awaited(result: Any) -> Any:
         return thread.submit(asyncio.run, result).result()
 
 
-@contextlib.contextmanager
-def _learners_code(
-    namespace: MutableMapping[str, Any], failures: Mapping[str, Failure]
-) -> Iterator[None]:
-    """Turn what the learner's code raises into what a check is told.
-
-    A name that is not there since its statement failed is that failure.
-    """
-    try:
-        yield
-    except NotImplementedError as error:
-        raise NotAttempted(text_of(error) or "not implemented") from error
-    except NotPlainData as error:
-        raise StudentError("TypeError", str(error)) from error
-    except (AutograderError, KeyboardInterrupt):
-        raise
-    except BaseException as error:
-        where = _where(error, namespace)
-        raised = StudentError(type(error).__name__, text_of(error), _trace(error), where)
-        raise cause_of(raised, failures) from error
-
-
 def text_of(error: BaseException) -> str:
     """Return what an exception says; its name where its author's `__str__` raises."""
     try:
@@ -248,41 +260,75 @@ def _message(error: BaseException) -> str:
 def _where(error: BaseException, namespace: MutableMapping[str, Any]) -> str:
     """Return the learner's line that raised, and their function that was called with its input.
 
-    Nothing where none of their functions was reached. A frame is theirs if it has their names,
-    unless it is a probe's.
+    Where none of their functions raised, the line of the probe that could not go on with what one
+    of them returned. A frame is theirs if it has their names, unless it is a probe's.
     """
     theirs = [
         (frame, line)
         for frame, line in traceback.walk_tb(error.__traceback__)
-        if frame.f_globals is namespace and not frame.f_code.co_filename.startswith("<probe ")
+        if frame.f_globals is namespace and not frame.f_code.co_filename.startswith(_PROBE)
     ]
     if not theirs:
-        return ""
+        return _where_in_check(error, namespace)
     frame, line = theirs[-1]
     text = linecache.getline(frame.f_code.co_filename, line).strip()
     raised = f"In {frame.f_code.co_qualname}, line {line}" + (f": {text}" if text else ".")
     return f"{raised}\nCalled: {_call(theirs[0][0])}"
 
 
+def _where_in_check(error: BaseException, namespace: Mapping[str, Any]) -> str:
+    """Return the innermost line of a probe that calls the learner's code, else the last one's.
+
+    Nothing for what is no error of Python's own: a library's says by itself what is wrong.
+    """
+    lines = [
+        linecache.getline(frame.f_code.co_filename, line).strip()
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if frame.f_code.co_filename.startswith(_PROBE)
+    ]
+    if not any(lines) or type(error).__module__ != builtins.__name__:
+        return ""
+    theirs = [line for line in lines if _calls(line, namespace)]
+    said = "No line of yours raised it, but one of the check, which goes on with what yours gave:"
+    said += f"\n    {(theirs or lines)[-1]}"
+    if isinstance(error, TypeError | AttributeError) and "NoneType" in text_of(error):
+        said += "\nSomething is None there: does your function end in a return?"
+    return said
+
+
+def _calls(line: str, namespace: Mapping[str, Any]) -> bool:
+    """Return whether a line of code calls something of the learner's by its name."""
+    names = re.findall(r"\b([^\W\d]\w*)\(", line)
+    return any(getattr(namespace.get(name), "__module__", "") == "__main__" for name in names)
+
+
 def _call(frame: FrameType) -> str:
     """Return a call as it could be written, its arguments as they are now."""
     code = frame.f_code
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    arguments = [f"{n}={_shown(frame.f_locals[n])}" for n in names if n in frame.f_locals]
+    arguments = [f"{n}={shown_briefly(frame.f_locals[n])}" for n in names if n in frame.f_locals]
     arguments = arguments[1:] if names[:1] == ("self",) else arguments
     return f"{code.co_qualname}({', '.join(arguments)})"
 
 
-def _shown(value: Any) -> str:
+def shown_briefly(value: Any) -> str:
     """Return a value in a few words: what its author's `__repr__` does is not relied on."""
     try:
         shape = getattr(value, "shape", None)
         if isinstance(shape, tuple) and math.prod(shape) > SHOWN_ELEMENTS:
             return f"<{type(value).__name__} of shape {tuple(shape)}>"
-        text = " ".join(reprlib.repr(value.tolist() if shape is not None else value).split())
+        plain = value.tolist() if shape is not None else value
+        text = " ".join(reprlib.repr(_rounded(plain)).split())
     except Exception:
         text = f"<{type(value).__name__}>"
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
+
+
+def _rounded(value: Any) -> Any:
+    """Return a number, or lists of numbers, with as many digits as a message has room for."""
+    if type(value) is list:
+        return [_rounded(item) for item in value]
+    return float(f"{value:.6g}") if type(value) is float else value
 
 
 def _trace(error: BaseException) -> str:

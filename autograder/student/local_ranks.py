@@ -18,7 +18,7 @@ from typing import Any
 
 from autograder.errors import StudentError
 from autograder.plain import to_plain
-from autograder.records import Message, RanksRun
+from autograder.records import Message, RanksRun, Step
 
 WAIT_S = 30.0  # longer than any question's ranks need; a rank that waits so long waits for ever
 STEP_S = 0.05  # how soon a waiting rank notices that all others wait too
@@ -44,6 +44,7 @@ class Wire:
     def __init__(self, world_size: int) -> None:
         self.world_size = world_size
         self.messages: list[Message] = []
+        self.steps: list[Step] = []
         self._lines: dict[tuple[int, int, int], deque[Any]] = defaultdict(deque)
         self._changed = threading.Condition()
         self._waits: list[list[Wait]] = [[] for _ in range(world_size)]
@@ -57,6 +58,7 @@ class Wire:
         copy, header = array.copy(order="C"), bytes(header)
         with self._changed:
             self._heard = time.monotonic()
+            self.steps.append(Step(src, "send", dst))
             self.messages.append(
                 Message(src, dst, copy.nbytes, header, copy, order=len(self.messages))
             )
@@ -135,14 +137,22 @@ class Wire:
 class Work:
     """A receive under way, or a send that is over. `header` is known once it has arrived."""
 
-    def __init__(self, fetch: Callable[[float | None], Any] | None, ready: Callable[[], bool]):
+    def __init__(
+        self,
+        fetch: Callable[[float | None], Any] | None,
+        ready: Callable[[], bool],
+        note: Callable[[], None],
+    ) -> None:
         self.header = b""
+        self._note = note  # that this is waited for; once
+        self._is_said = False
         self._fetch = fetch
         self._ready = ready
         self._array: Any = None
 
     def wait(self, timeout_s: float | None = None) -> Any:
         """Return the array that arrived, for a receive; None, for a send."""
+        self._say()
         if self._fetch is not None:
             self.header, self._array = self._fetch(timeout_s)
             self._fetch = None
@@ -150,7 +160,14 @@ class Work:
 
     def test(self) -> bool:
         """Return whether `wait` would return at once."""
+        if self._fetch is not None:
+            self._say()
         return self._fetch is None or self._ready()
+
+    def _say(self) -> None:
+        if not self._is_said:
+            self._is_said = True
+            self._note()
 
 
 class QueueTransport:
@@ -164,10 +181,12 @@ class QueueTransport:
     def isend(self, array: Any, dst: int, *, channel: int = 0, header: bytes = b"") -> Work:
         """Send a copy of `array`; it is on its way when this returns."""
         self._wire.send(self.rank, dst, channel, header, array)
-        return Work(None, lambda: True)
+        return Work(None, lambda: True, self._noting("over", dst))
 
     def irecv(self, src: int, *, channel: int = 0, buffer: Any = None) -> Work:
         """Receive the next array from `src`, into `buffer` where one is given."""
+
+        self._noting("post", src)()
 
         def fetch(timeout_s: float | None) -> Any:
             header, array = self._wire.receive(src, self.rank, channel, timeout_s)
@@ -176,7 +195,11 @@ class QueueTransport:
             buffer[...] = array.reshape(buffer.shape)
             return header, buffer
 
-        return Work(fetch, lambda: not self._wire.empty(src, self.rank, channel))
+        ready = lambda: not self._wire.empty(src, self.rank, channel)  # noqa: E731 - a seam's
+        return Work(fetch, ready, self._noting("ask", src))
+
+    def _noting(self, kind: str, peer: int) -> Callable[[], None]:
+        return lambda: self._wire.steps.append(Step(self.rank, kind, peer))
 
     def empty(self, shape: Sequence[int], dtype: Any) -> Any:
         """Return a new array."""
@@ -217,4 +240,4 @@ def run_ranks(
         raise errors.get()
     if any(thread.is_alive() for thread in threads):
         raise StudentError("TimeoutError", f"a rank was still running after {WAIT_S:.0f} s")
-    return RanksRun(tuple(results), tuple(wire.messages))
+    return RanksRun(tuple(results), tuple(wire.messages), tuple(wire.steps))

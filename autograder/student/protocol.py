@@ -65,12 +65,16 @@ class Student(Protocol):
         world_size: int,
         inputs: Sequence[Any],
         communicator: str = COMMUNICATOR,
+        *,
+        steps: bool = False,
     ) -> RanksRun:
         """Run `function(comm, *inputs[rank])` on each rank, the judge being the network.
 
         `function` is the name of a learner's function, or a function whose source is sent as
         `probe` does. An item of `inputs` that is a tuple gives the arguments; any other item is
         the one argument. `communicator` is "module:Class", made from a transport on each rank.
+        With `steps` a message stays in the network until it is waited for, and the run says in
+        which order each rank began and ended what it did.
         """
         ...
 

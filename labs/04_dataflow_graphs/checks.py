@@ -368,9 +368,9 @@ def a_missing_value_is_named(student, rng):
         said = student.probe(without_a_value, fed=fed)
         if name not in said or said.startswith(("KeyError", "TypeError", "AttributeError")):
             raise Feedback(
-                f"evaluate without a value for {name} said: {said[:80]}",
-                hint="raise ValueError, with node.name in the message: whoever reads it has a "
-                "graph of a thousand nodes.",
+                f"evaluate without a value for {name}: got {said[:80]}, expected a ValueError.",
+                hint="Put node.name into its message: whoever reads it has a graph of a thousand "
+                "nodes.",
             )
 
 

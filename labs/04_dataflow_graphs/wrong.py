@@ -217,7 +217,7 @@ def evaluate(fetches, feeds, state):
     return values
 
 
-# %% wrong="lets_the_dict_complain" question="evaluate" check="a_missing_value_is_named" says="raise ValueError"
+# %% wrong="lets_the_dict_complain" question="evaluate" check="a_missing_value_is_named" says="expected a ValueError"
 def evaluate(fetches, feeds, state):
     values = {}
     for node in needed(fetches, feeds):

@@ -6,8 +6,13 @@ import numpy as np
 
 from autograder.checks import Feedback, LabSettings, check, close
 from autograder.errors import StudentError
+from autograder.records import Step
 
-LAB = LabSettings(wall_s=240.0, preload=("numpy", "ddp_lab"))
+WITHHELD = (
+    *("ddp_lab.cost:FORMS", "ddp_lab.cost:all_reduce_time", "ddp_lab.cost:collective_time"),
+    "ddp_lab.simulate.collectives:collective",
+)
+LAB = LabSettings(wall_s=240.0, preload=("numpy", "ddp_lab"), withheld=WITHHELD)
 
 # Ranks that can send and receive, and have no collective at hand: these are the answers here.
 MESSAGES = "lessons.ranks.messages_only:MessagesOnly"
@@ -61,8 +66,10 @@ def near(got, expected):
 
 
 def is_array(got, who):
-    """Raise Feedback if `got` holds several arrays, or something else that is no array."""
-    if got is not None and not isinstance(got, np.ndarray):
+    """Raise Feedback if `got` is None, holds several arrays, or is something else."""
+    if got is None:
+        raise Feedback(f"{who} returned None, expected an array. Is the last line a return?")
+    if not isinstance(got, np.ndarray | np.generic):
         what = type(got).__name__
         raise Feedback(f"{who} returned a {what}, expected one array, as send takes it.")
 
@@ -297,57 +304,22 @@ def long_shapes_and_odd_dtypes_arrive(student, rng):
 # ---- 2. exchange
 
 
-def one_side(x, theirs, rank):
-    """Log what exchange does on one rank, against a partner that is not there."""
-    import numpy
-
-    log, held = [], []
-
-    class Sent:
-        def wait(self, timeout_s=None):
-            log.append("wait")
-            held.append(numpy.array(x))
-
-        def test(self):
-            return False
-
-    class OneRank:
-        size = 4
-
-        def __init__(self):
-            self.rank = rank
-
-        def send(self, y, dst):
-            log.append(f"send {dst}")
-            held.append(numpy.array(y))
-
-        def isend(self, y, dst):
-            log.append(f"isend {dst}")
-            held.append(numpy.array(y))
-            return Sent()
-
-        def recv(self, src):
-            log.append(f"recv {src}")
-            return theirs.copy()
-
-    return exchange(OneRank(), x, 2 if rank < 2 else 1), log, held[0] if held else None
+def pairs(comm, x):
+    """Exchange with the other rank of a pair: 0 and 1, 2 and 3."""
+    return exchange(comm, x, comm.rank ^ 1)
 
 
 @check("exchange", weight=2)
 def each_has_the_others_array(student, rng):
     """both ranks return what the other one passed"""
     inputs = arrays(rng, 4)
-
-    def pairs(comm, x):
-        return exchange(comm, x, comm.rank ^ 1)
-
     run = student.ranks(pairs, 4, inputs, MESSAGES)
     for rank, got in enumerate(run.results):
         if not same(got, inputs[rank ^ 1]):
             mine = " That is its own." if same(got, inputs[rank]) else ""
             raise Feedback(
-                f"exchange between ranks {rank} and {rank ^ 1}: rank {rank} returned {got}.{mine} "
-                "What should it have afterwards?"
+                f"exchange between ranks {rank} and {rank ^ 1}: rank {rank} returned {got}, expected "
+                f"{inputs[rank ^ 1]}, the other's.{mine} What does recv give you?"
             )
         sends(run, rank, 1, inputs[rank].nbytes, "exchange")
 
@@ -355,41 +327,32 @@ def each_has_the_others_array(student, rng):
 @check("exchange", weight=2, requires="each_has_the_others_array")
 def the_send_goes_on_while_receiving(student, rng):
     """the send is started, not waited for, before the array is received"""
-    mine, theirs = arrays(rng, 2)
-    for rank in (0, 3):
-        _, log, _ = student.probe(one_side, x=mine, theirs=theirs, rank=rank)
-        steps = [event.split()[0] for event in log]
-        if steps[:1] == ["recv"]:
+    run = student.ranks(pairs, 2, arrays(rng, 2), MESSAGES, steps=True)
+    for rank in range(2):
+        steps = [step.kind for step in run.steps if step.rank == rank]
+        if steps.index("ask") < steps.index("send"):
             raise Feedback(
                 f"exchange: on rank {rank} the first thing that happens is a recv. If the partner "
                 "does the same, who ever sends?"
             )
-        if "send" in steps:
+        if "over" in steps[: steps.index("post")]:
             raise Feedback(
-                f"exchange: rank {rank} calls send, which may return only when the partner "
-                "receives. What does isend do instead?"
-            )
-        if steps[:2] == ["isend", "wait"]:
-            raise Feedback(
-                "exchange: the send is started, and then waited for before anything is received: "
-                "that is a send again. When does it have to be over?"
+                f"exchange: rank {rank} waits for the end of its send before it receives anything: "
+                "comm.send does so, and so does wait() on what isend returned. A send may end only "
+                "when the partner receives, and the partner waits, too. When does yours have to be "
+                "over?"
             )
 
 
 @check("exchange", requires="each_has_the_others_array")
 def the_send_is_over_at_the_end(student, rng):
     """when exchange returns, its send is over and x may be changed"""
-    mine, theirs = arrays(rng, 2)
-    for rank in (0, 3):
-        got, log, sent = student.probe(one_side, x=mine, theirs=theirs, rank=rank)
-        close(got, theirs, called="exchange(comm, x, partner)", hint="Return what arrived.")
-        close(sent, mine, called="what exchange sent", hint="Send x.")
-        started = sum(event.startswith("isend") for event in log)
-        if started != log.count("wait"):
-            raise Feedback(
-                "exchange returns while its send may still be going on: the caller may change x, "
-                "and the partner would get a mixture. Who waits for the send?"
-            )
+    run = student.ranks(pairs, 2, arrays(rng, 2), MESSAGES, steps=True)
+    if any(Step(rank, "over", 1 - rank) not in run.steps for rank in range(2)):
+        raise Feedback(
+            "exchange returns while its send may still be going on: the caller may change x, "
+            "and the partner would get a mixture. Who waits for the send?"
+        )
 
 
 # ---- 3. from_one, to_one
@@ -409,7 +372,7 @@ def everybody_has_the_roots_array(student, rng):
             if not same(got, x):
                 raise Feedback(
                     f"naive_broadcast over {n} ranks from root {root}: rank {rank} returned "
-                    f"{got}. Who has x at the beginning, and who needs it?"
+                    f"{got}, expected {x}. Who has x at the beginning, and who needs it?"
                 )
         for rank in range(n):
             many = n - 1 if rank == root else 0
@@ -457,8 +420,8 @@ def the_root_has_every_row(student, rng):
         for rank, got in enumerate(run.results):
             if rank != root and got is not None:
                 raise Feedback(
-                    f"naive_gather at root {root} of {n}: rank {rank} returned something. "
-                    "Only the root has a result."
+                    f"naive_gather at root {root} of {n}: rank {rank} returned {got}, expected "
+                    "None. Only the root has a result."
                 )
         got = run.results[root]
         is_array(got, f"naive_gather at root {root} of {n}: the root")
@@ -497,8 +460,8 @@ def summed_at_the_root(name, run, inputs, root):
     for rank, got in enumerate(run.results):
         if rank != root and got is not None:
             raise Feedback(
-                f"{name} at root {root} of {n}: rank {rank} returned something. "
-                "Only the root has a result."
+                f"{name} at root {root} of {n}: rank {rank} returned {got}, expected "
+                "None. Only the root has a result."
             )
     got = run.results[root]
     if same(got, sum(inputs)):
@@ -535,9 +498,11 @@ def operations(name, student, rng, keep, n):
                 f"{name} changed an x that it was given. It belongs to the caller, who may need it "
                 "again. Which operations work in place?"
             )
-        if not near(run.results[1][0], combine.reduce(inputs)):
+        got, expected = run.results[1][0], combine.reduce(inputs)
+        if not near(got, expected):
             raise Feedback(
-                f'{name}(comm, x, op="{op}") is not the "{op}" over the ranks. Where does op count, and is nobody left out?'
+                f'{name}(comm, x, op="{op}"): the root returned {got}, expected the "{op}" over all '
+                f"ranks, {expected}. Where does op count, and is nobody left out?"
             )
 
 
@@ -743,6 +708,7 @@ def each_rank_has_its_row_of_the_sum(student, rng):
 def misplaced(n, rank, got, inputs):
     """Return what `got` is instead of row `rank` of the sum."""
     called = f"reduce_scatter over {n} ranks: rank {rank} returned"
+    is_array(got, called.removesuffix(" returned"))
     if np.shape(got) != (2,):
         return f"{called} shape {np.shape(got)}, expected (2,): one row of x."
     for row in sorted(range(n), key=lambda r: r != rank):
@@ -755,7 +721,11 @@ def misplaced(n, rank, got, inputs):
                 f"{called} row {rank} with the contributions of ranks {names} only. What was "
                 "combined with what arrived, and in which rounds?"
             )
-    return f"{called} something that is no sum of one row over some ranks."
+    total = sum(inputs)[rank]
+    return (
+        f"{called} {got}, expected {total}. That is no sum of one row over any ranks. Read the "
+        "digits of `tiny`: what was counted twice, or put beside another row?"
+    )
 
 
 @check("reduce_scatter", weight=3, requires="each_rank_has_its_row_of_the_sum")
@@ -794,10 +764,12 @@ def any_operation_in_halves(student, rng):
                     "reduce_scatter changed an x that it was given. rows[:d] is a view: what works "
                     "in place?"
                 )
-            if not near(got, combine.reduce(inputs)[rank]):
+            expected = combine.reduce(inputs)[rank]
+            if not near(got, expected):
                 raise Feedback(
-                    f'reduce_scatter(comm, x, "{op}") is not the "{op}" over the ranks. '
-                    "Where does op count, and is nobody left out?"
+                    f'reduce_scatter(comm, x, "{op}"): rank {rank} returned {got}, expected '
+                    f'{expected}, the "{op}" over all ranks. Where does op count, and is nobody '
+                    "left out?"
                 )
 
 

@@ -99,13 +99,13 @@ def recv_array(read):
     return np.frombuffer(read_exactly(read, n_bytes), dtype).reshape(shape).copy()
 
 
-# %% wrong="sends_first" question="exchange" check="the_send_goes_on_while_receiving" says="What does isend do instead"
+# %% wrong="sends_first" question="exchange" check="the_send_goes_on_while_receiving" says="When does yours have to be over"
 def exchange(comm, x, partner):
     comm.send(x, partner)
     return comm.recv(partner)
 
 
-# %% wrong="lower_rank_goes_first" question="exchange" check="the_send_goes_on_while_receiving" says="What does isend do instead"
+# %% wrong="lower_rank_goes_first" question="exchange" check="the_send_goes_on_while_receiving" says="When does yours have to be over"
 def exchange(comm, x, partner):
     if comm.rank < partner:
         comm.send(x, partner)
@@ -115,7 +115,7 @@ def exchange(comm, x, partner):
     return theirs
 
 
-# %% wrong="waits_too_soon" question="exchange" check="the_send_goes_on_while_receiving" says="that is a send again"
+# %% wrong="waits_too_soon" question="exchange" check="the_send_goes_on_while_receiving" says="When does yours have to be over"
 def exchange(comm, x, partner):
     comm.isend(x, partner).wait()
     return comm.recv(partner)

@@ -5,7 +5,18 @@ import numpy as np
 from autograder.checks import Feedback, LabSettings, check, close
 from autograder.errors import StudentError
 
-LAB = LabSettings(wall_s=240.0, call_s=20.0, memory_mib=2048, preload=("numpy", "torch", "ddp_lab"))
+HOOKS = ("fp16_compress_hook", "top_k_hook", "power_sgd_hook")
+WITHHELD = (
+    "ddp_lab.data_parallel:DistributedDataParallel",
+    *(f"ddp_lab.data_parallel.hooks.comm_hooks:{hook}" for hook in HOOKS),
+)
+LAB = LabSettings(
+    wall_s=240.0,
+    call_s=20.0,
+    memory_mib=2048,
+    preload=("numpy", "torch", "ddp_lab"),
+    withheld=WITHHELD,
+)
 
 SHAPES = ((3, 4), (4,), (2, 3), (2,))
 
@@ -186,7 +197,8 @@ def everybody_has_rank_0s_order(student, rng):
         orders = [[int(i) for i in rng.permutation(9)] for _ in range(n)]
         run = student.ranks(ordered, n, [(order,) for order in orders])
         for rank, (got, kind) in enumerate(run.results):
-            called = f"agreed_order: rank 0 saw {orders[0]}, rank {rank} of {n} saw {orders[rank]}"
+            other = f", rank {rank} of {n} saw {orders[rank]}" if rank else ""
+            called = f"agreed_order: rank 0 saw {orders[0]}{other}"
             if got == orders[rank] and got != orders[0]:
                 raise Feedback(f"{called}, and it has its own. How would the ranks agree on that?")
             if got != orders[0]:

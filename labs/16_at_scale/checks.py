@@ -6,7 +6,17 @@ import numpy as np
 
 from autograder.checks import Feedback, LabSettings, check
 
-LAB = LabSettings(wall_s=180.0, call_s=20.0, memory_mib=2048, preload=("numpy", "ddp_lab"))
+WITHHELD = (
+    *("ddp_lab.cost:FORMS", "ddp_lab.cost:all_reduce_time", "ddp_lab.cost:collective_time"),
+    *("ddp_lab.simulate.collectives:collective", "ddp_lab.simulate.checkpointing:checkpointing"),
+)
+LAB = LabSettings(
+    wall_s=180.0,
+    call_s=20.0,
+    memory_mib=2048,
+    preload=("numpy", "ddp_lab"),
+    withheld=WITHHELD,
+)
 
 
 def near(got, expected, rel=1e-6):

@@ -161,15 +161,17 @@ def run_job(partitions, reducers, dies_at=0, lose=()):
     for call in range(1 + bool(dies_at) + bool(lose)):
         if lose and call == bool(dies_at) + 1:
             for name in lose:
-                del store.held[name]
+                store.held.pop(name, None)
         try:
             results = map_reduce(store, "job", names, mapper, reducer, reducers)
         except MemoryError:
             results = []
         calls.append(store.log)
         store.log = []
-    held = [[list(pair) for pair in store.held[name][0]] for name in results]
-    return calls, list(results), held, sorted(set(store.held) - set(names))
+    results = list(results) if isinstance(results, list | tuple) else results
+    known = [name for name in store.held if name in (results or ())]
+    held = [[list(pair) for pair in store.held[name][0]] for name in sorted(known)]
+    return calls, results, held, sorted(set(store.held) - set(names))
 
 
 def counting(partitions, reducers):
@@ -194,8 +196,8 @@ def the_words_of_all_partitions_are_counted(student, rng):
         _, names, held, _ = student.probe(run_job, partitions=partitions, reducers=reducers)
         if names != [f"job/reduce{r}" for r in range(reducers)]:
             raise Feedback(
-                f"map_reduce with {reducers} reducers returned {names!r}. "
-                "Which names have the reduce tasks' results?"
+                f"map_reduce with {reducers} reducers returned {names!r}, expected the {reducers} "
+                "names of the reduce tasks' results, in order: 'job/reduce0' is the first."
             )
         want = counting(partitions, reducers)
         if held != want:

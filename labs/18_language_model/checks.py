@@ -921,6 +921,45 @@ def rows_have_caches_of_their_own(student, rng):
     )
 
 
+def from_a_cache(x, weights, heads, keys, values):
+    """Return what attention_step gives after a cache that was filled by others."""
+    import numpy as np
+
+    import minitorch as mt
+
+    attention = Attention(x.shape[1], heads, np.random.default_rng(0))
+    parts = (attention.qkv.weight, attention.qkv.bias, attention.out.weight, attention.out.bias)
+    cache = Cache(len(keys) + 1)
+    with mt.no_grad():
+        for part, array in zip(parts, weights):
+            part[...] = mt.tensor(array)
+        for key, value in zip(keys, values):
+            cache.add(key, value)
+        return attention_step(attention, mt.tensor(x), [cache]).numpy()
+
+
+@check("attention_step", weight=2, requires="token_by_token_it_is_attention")
+def what_came_before_is_taken_from_the_cache(student, rng):
+    """earlier tokens count by the keys and values in the cache, and are not run again"""
+    heads, d, seen = 2, 4, int(rng.integers(3, 9))
+    x, weights = row(rng, 1, heads * d), attention_weights(rng, heads * d)
+    keys, values = row(rng, 2, seen, heads, d)
+    got = student.probe(from_a_cache, x=x, weights=weights, heads=heads, keys=keys, values=values)
+    query, key, value = (x @ weights[0].T + weights[1]).reshape(3, heads, d)
+    keys, values = np.concatenate([keys, [key]]), np.concatenate([values, [value]])
+    scores = np.einsum("hd,thd->ht", query, keys) / np.sqrt(d)
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    mixed = np.einsum("ht,thd->hd", powers / powers.sum(axis=1, keepdims=True), values)
+    close(
+        got,
+        mixed.reshape(1, -1) @ weights[2].T + weights[3],
+        called=f"attention_step after a cache with {seen} keys and values",
+        hint="These were put into the cache by add, and no x belongs to them: what add returns is all that there is of earlier tokens.",
+        rtol=1e-3,
+        atol=1e-4,
+    )
+
+
 @check("attention_step", hidden=True, requires="token_by_token_it_is_attention")
 def large_scores_have_a_softmax_too(student, rng):
     """large scores do not overflow"""
@@ -999,7 +1038,10 @@ def generating(weights, order):
             parameter[...] = mt.tensor(weights[name])
     generator, found = Generator(model), []
     for what, slots, tokens in order:
-        if what == "free":
+        if what == "forget":
+            with mt.no_grad():
+                model.tokens[tokens] = mt.tensor(np.zeros((len(tokens), 8), np.float32))
+        elif what == "free":
             generator.free(slots[0])
         elif what == "start":
             found.append([np.asarray(generator.start(slots[0], list(tokens)))])
@@ -1049,7 +1091,7 @@ def generated(student, rng, order):
     weights, rows = small_gpt(rng), {}
     results = iter(student.probe(generating, weights=weights, order=order))
     for what, slots, tokens in order:
-        if what == "free":
+        if what in ("free", "forget"):
             continue
         for slot, token in zip(slots, [tokens] if what == "start" else tokens):
             rows[slot] = list(token) if what == "start" else [*rows[slot], token]
@@ -1078,6 +1120,25 @@ def steps_go_on_with_each_slots_row(student, rng):
     order += [["step", slots, drawn(rng, len(slots))] for slots in ([0, 2], [2, 0], [2], [0, 2])]
     for called, got, want in generated(student, rng, order):
         hint = "Which cache belongs to which token?"
+        close(got, want, called=called, hint=hint, rtol=1e-3, atol=1e-4)
+
+
+@check("Generator", weight=2, requires="steps_go_on_with_each_slots_row")
+def a_step_runs_the_new_token_alone(student, rng):
+    """a step runs the new tokens through the model, and none of those before again"""
+    numbers = rng.permutation(9).tolist()
+    old, new = numbers[:5], numbers[5:]
+    order = [
+        ["start", [0], old],
+        ["forget", [], old],
+        ["step", [0], new[:1]],
+        ["step", [0], new[1:2]],
+    ]
+    for called, got, want in generated(student, rng, order):
+        hint = (
+            "Between start and step the check took the vectors of the prompt's tokens out of the "
+            "model. Which of the rows that you run need them, when their keys and values are kept?"
+        )
         close(got, want, called=called, hint=hint, rtol=1e-3, atol=1e-4)
 
 

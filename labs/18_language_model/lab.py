@@ -1072,7 +1072,7 @@ class Generator:
         ### END SOLUTION
 
     def step(self, slots, tokens):
-        """Add a token to the row of each slot; return logits (len(slots), V)."""
+        """Add a token to the row of each slot, and run these alone; return logits (len(slots), V)."""
         ### BEGIN SOLUTION
         return next_logits(self.model, tokens, [self.caches[slot] for slot in slots])
         ### END SOLUTION

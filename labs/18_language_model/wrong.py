@@ -667,6 +667,39 @@ def continuous_iterations(lengths, slots):
     return -(-sum(lengths) // slots)
 
 
+# %% wrong="runs_whole_rows_again" question="attention_step" check="what_came_before_is_taken_from_the_cache" says="all that there is of earlier tokens"
+def attention_step(attention, x, caches):
+    found = []
+    for b, cache in enumerate(caches):
+        cache.rows = [*getattr(cache, "rows", []), x.numpy()[b]]
+        cache.used = len(cache.rows)
+        found.append(attention(mt.tensor(np.stack(cache.rows)[None])).numpy()[0, -1])
+    return mt.tensor(np.stack(found))
+
+
+# %% wrong="runs_the_prompt_again" question="Generator" check="a_step_runs_the_new_token_alone" says="took the vectors of the prompt's tokens out"
+class Generator:
+    def __init__(self, model):
+        self.model, self.rows = model, {}
+
+    def start(self, slot, tokens):
+        self.rows[slot] = []
+        for token in tokens:
+            logits = self.step([slot], [token])
+        return logits[0]
+
+    def step(self, slots, tokens):
+        found = []
+        for slot, token in zip(slots, tokens):
+            self.rows[slot].append(token)
+            with mt.no_grad():
+                found.append(self.model(mt.tensor(np.array([self.rows[slot]]))).numpy()[0, -1])
+        return np.stack(found)
+
+    def free(self, slot):
+        self.rows.pop(slot, None)
+
+
 # %% wrong="logits_after_the_first_token" question="Generator" check="a_prompt_is_run_to_its_end" says="after the last token"
 class Generator:
     def __init__(self, model):

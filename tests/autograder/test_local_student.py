@@ -1,5 +1,6 @@
 """The student in this process: plain data in and out, and the learner's errors as text."""
 
+import functools
 import subprocess
 import sys
 import types
@@ -8,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from autograder.checks import check, run_check
 from autograder.errors import CheckBroken, NotAttempted, NotPlainData, StudentError
 from autograder.grading.slicing import needed, statements_of
 from autograder.plain import MAX_DEPTH, to_plain
@@ -57,6 +59,28 @@ def test_an_exception_arrives_as_text(student: LocalStudent) -> None:
     assert (caught.value.type_name, caught.value.message) == ("KeyError", "'missing'")
     assert "in fails" in caught.value.traceback
     assert "local.py" not in caught.value.traceback
+
+
+def reads_what_nothing_returned():
+    return list(nothing(3))  # noqa: F821 - a name of the learner's
+
+
+def reads_an_array_of_none():
+    import numpy
+
+    return numpy.array(nothing(3))  # noqa: F821
+
+
+def test_a_probe_that_cannot_go_on_with_an_answer_says_where_it_asked(
+    student: LocalStudent,
+) -> None:
+    student.namespace["nothing"] = lambda x: None
+    with pytest.raises(StudentError, match="'NoneType' object is not iterable") as caught:
+        student.probe(reads_what_nothing_returned)
+    assert "\n    return list(nothing(3))" in caught.value.where
+    assert "does your function end in a return?" in caught.value.where
+    with pytest.raises(StudentError, match="It holds None"):
+        student.probe(reads_an_array_of_none)
 
 
 @pytest.mark.parametrize("raised", ["ZeroDivisionError", "SystemExit"])
@@ -230,13 +254,17 @@ def test_ranks_that_all_wait_are_told_so_at_once(student, communicator) -> None:
     def one_has_returned(comm, x):
         return x if comm.rank else comm.transport.irecv(1).wait()
 
-    for function, said in (
-        (all_listen, "rank 0 waits for rank 1; rank 1 waits for rank 0"),
-        (one_has_returned, "rank 0 waits for rank 1; rank 1 has returned"),
+    both = "rank 0 waits for rank 1; rank 1 waits for rank 0"
+    for function, said, asked in (
+        (all_listen, both, "What could a rank send before it receives?"),
+        (one_has_returned, "rank 0 waits for rank 1; rank 1 has returned", "Who has returned"),
     ):
         with pytest.raises(StudentError, match=said) as caught:
             student.ranks(function, 2, [0, 0], communicator)
         assert caught.value.type_name == "Deadlock"
+        ranks = functools.partial(student.ranks, function, 2, [0, 0], communicator)
+        shown = run_check(check("q")(lambda *_, ranks=ranks: ranks()), student, 1).output
+        assert shown.startswith("Deadlock: every rank waits") and asked in shown
 
 
 RANKS = """

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from autograder.errors import StudentError
-from autograder.records import MIB, Limits, Statement
+from autograder.records import MIB, Limits, Statement, Step
 from autograder.sandbox.host import RemoteStudent, Sandbox
 from autograder.sandbox.worker_pool import Supply
+from autograder.student.local import LocalStudent
 
 pytestmark = pytest.mark.sandbox
 LIMITS = Limits(wall_s=3600, cpu_s=3600, call_s=60, memory_bytes=512 * MIB)  # for all tests
@@ -25,9 +26,9 @@ def student() -> Iterator[RemoteStudent]:
     supply.close()
 
 
-def run(student: RemoteStudent, function: Any, size: int = 2) -> Any:
+def run(student: Any, function: Any, size: int = 2, **options: Any) -> Any:
     student.allow(LIMITS.call_s)
-    return student.ranks(function, size, list(range(size)), communicator=RAW)
+    return student.ranks(function, size, list(range(size)), communicator=RAW, **options)
 
 
 def sends_in_order(holder: Any, _: int) -> Any:
@@ -45,6 +46,70 @@ def test_messages_of_a_channel_arrive_in_the_order_of_their_sending(student: Rem
     assert found.results == (([(n, b"h%d" % n) for n in range(6)], 2),) * 2
     assert [m.header for m in found.messages if m.src == 0] == [b"h%d" % n for n in range(6)]
     assert found.bytes_sent(0) == 6 * (16 + len(b"h0"))  # no communicator writes such a header
+
+
+def sends_and_looks(holder: Any, _: int) -> Any:
+    end = holder.enter_result
+    if end.rank == 1:
+        return float(end.irecv(0).wait()[0])
+    sent = end.isend(np.ones(1), 1)
+    sent.wait()
+    return sent.wait()
+
+
+def peeks(holder: Any, _: int) -> Any:
+    end = holder.enter_result
+    if end.rank == 0:
+        return end.isend(np.ones(1), 1).wait()
+    works = [end.irecv(0), end.irecv(0)]
+    end.isend(np.ones(1), 0)
+    return [works[0].test(), float(works[0].wait()[0])][1]
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_steps_say_what_a_rank_did_in_which_order(student: RemoteStudent, local: bool) -> None:
+    asked: Any = LocalStudent({"np": np}) if local else student
+    found = run(asked, sends_and_looks, steps=True)
+    assert [s for s in found.steps if s.rank == 0] == [Step(0, "send", 1), Step(0, "over", 1)]
+    assert [s for s in found.steps if s.rank == 1] == [Step(1, "post", 0), Step(1, "ask", 0)]
+    found = run(asked, peeks, steps=True)
+    kinds = [step.kind for step in found.steps if step.rank == 1]
+    assert (found.results[1], kinds) == (1.0, ["post", "post", "send", "ask"])
+    assert run(asked, sends_and_looks).steps == ()
+
+
+def test_a_message_stays_in_the_network_until_it_is_asked_for(student: RemoteStudent) -> None:
+    found = run(student, sends_in_order, steps=True)  # waits for the last one first
+    assert found.results == (([(n, b"h%d" % n) for n in range(6)], 2),) * 2
+    assert run(student, looks_into_its_socket, steps=True).results[1] == (False, 1.0)
+    assert run(student, looks_into_its_socket).results[1] == (True, 1.0)
+
+
+def sends_from_a_copy(holder: Any, _: int) -> Any:
+    import os
+
+    end = holder.enter_result
+    if os.fork() == 0:
+        end.isend(np.ones(1), 1 - end.rank)
+    return float(end.irecv(1 - end.rank).wait()[0])
+
+
+def test_a_rank_that_forks_may_not_send_from_the_copy(student: RemoteStudent) -> None:
+    with pytest.raises(StudentError, match=r"RuntimeError: rank .*: comm: used in a copy of its"):
+        run(student, sends_from_a_copy)
+
+
+def looks_into_its_socket(holder: Any, _: int) -> Any:
+    import select
+
+    end = holder.enter_result
+    if end.rank == 0:
+        end.isend(np.ones(1), 1)
+        return end.isend(np.ones(1), 1, channel=1).wait()
+    second, first = end.irecv(0, channel=1), end.irecv(0)
+    second.wait()  # the first was sent before it
+    is_there = first.done or bool(select.select([end._connection], [], [], 0)[0])
+    return is_there, float(first.wait()[0])
 
 
 def changes_after_sending(holder: Any, _: int) -> Any:

