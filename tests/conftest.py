@@ -42,6 +42,14 @@ with contextlib.suppress(ModuleNotFoundError):  # a bare machine with a GPU
     )
     settings.load_profile("unhurried")
 
+    # Nor does it hang on the modules that are there: Hypothesis also draws constants that it reads
+    # in the source of each, which takes every process of a clean checkout seconds.
+    if not os.environ.get("WIDE"):
+        with contextlib.suppress(ImportError, AttributeError):
+            from hypothesis.internal.conjecture import providers
+
+            providers._get_local_constants = lambda: providers._local_constants
+
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Rewrite the asserts of a share of the tests, where several processes collect all of them.
