@@ -100,8 +100,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     Tests that start ranks, time them or count what they leave behind never meet their own kind,
     nor do those of the judge, of the solved labs or of the browser; the rest fills up whichever
-    process has time. There are more processes than cores because ranks, kernels and browsers often
-    wait.
+    process has time. There are three times as many processes as cores because ranks, sandboxes,
+    kernels and browsers often wait.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -123,7 +123,7 @@ GROUPS = {
         "tests/autograder/service/test_service_migrations",
     ),
     "service": ("tests/autograder/service/",),
-    "labs": ("tests/labs/test_lab_", "tests/labs/test_right_"),
+    "labs": ("tests/labs/test_lab_sources", "tests/labs/test_right_"),
     "browser": ("tests/browser/",),
     "solved": ("tests/labs/",),
     "judge": ("tests/attacks/", "tests/autograder/"),
@@ -133,15 +133,21 @@ GROUPS = {
 # Of the rest, the files that take longest go first, so that none runs alone at the end.
 LONG = (
     "tests/test_site.py",
-    "tests/minitorch/test_opinfo.py",
     "tests/minitorch/test_serve_processes.py",
-    "tests/minitorch/graph/test_random_programs.py",
-    "tests/minitorch/graph/test_work_grows_with_the_graph.py",
-    "tests/minitorch/graph/test_deep_graphs.py",
-    "tests/minitorch/graph/test_pass_agreement.py",
-    "tests/minitorch/graph/test_place_loops.py",
-    "tests/test_setup.py",
     "tests/minitorch/compile/test_tuning.py",
+    "tests/minitorch/serve/test_generation_processes.py",
+    "tests/minitorch/graph/test_random_programs.py",
+    "tests/minitorch/test_serve.py",
+    "tests/test_setup.py",
+    "tests/programs/test_adapters.py",
+    "tests/minitorch/compile/test_thread_blocks.py",
+    "tests/minitorch/graph/test_work_grows_with_the_graph.py",
+    "tests/minitorch/graph/test_pass_agreement.py",
+    "tests/minitorch/compile/test_assembler.py",
+    "tests/minitorch/graph/test_operators.py",
+    "tests/minitorch/test_convolution.py",
+    "tests/minitorch/graph/test_deep_graphs.py",
+    "tests/minitorch/graph/test_place_loops.py",
 )
 
 
