@@ -113,20 +113,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Groups(config, log)
 
 
-# The tests that run in one process, one after another: the first that fits. The longest go first,
-# and what only waits for the disk, which needs no core.
+# The tests that run in one process, one after another: the first that fits. The longest go first;
+# so the course server's are two groups, and all of it that starts processes is in the second.
 GROUPS = {
     "ranks": ("tests/ddp_lab/", "tests/lessons/"),
-    "hosts": ("tests/hosts/",),
-    "store": (
-        "tests/autograder/service/test_service_costs",
-        "tests/autograder/service/test_service_migrations",
+    "course": tuple(
+        f"tests/autograder/service/test_service_{name}" for name in ("co", "l", "m", "q", "t")
     ),
     "service": ("tests/autograder/service/",),
-    "labs": ("tests/labs/test_lab_sources", "tests/labs/test_right_"),
     "browser": ("tests/browser/",),
+    "labs": ("tests/labs/test_lab_sources", "tests/labs/test_right_"),
     "solved": ("tests/labs/",),
     "judge": ("tests/attacks/", "tests/autograder/"),
+    "hosts": ("tests/hosts/",),
 }
 
 
