@@ -42,6 +42,14 @@ with contextlib.suppress(ModuleNotFoundError):  # a bare machine with a GPU
     )
     settings.load_profile("unhurried")
 
+    # Nor does it hang on the modules that are there: Hypothesis also draws constants that it reads
+    # in the source of each, which takes every process of a clean checkout seconds.
+    if not os.environ.get("WIDE"):
+        with contextlib.suppress(ImportError, AttributeError):
+            from hypothesis.internal.conjecture import providers
+
+            providers._get_local_constants = lambda: providers._local_constants
+
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Rewrite the asserts of a share of the tests, where several processes collect all of them.
@@ -92,8 +100,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     Tests that start ranks, time them or count what they leave behind never meet their own kind,
     nor do those of the judge, of the solved labs or of the browser; the rest fills up whichever
-    process has time. There are more processes than cores because ranks, kernels and browsers often
-    wait.
+    process has time. There are three times as many processes as cores because ranks, sandboxes,
+    kernels and browsers often wait.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -105,35 +113,44 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Groups(config, log)
 
 
-# The tests that run in one process, one after another: the first that fits. The longest go first,
-# and what only waits for the disk, which needs no core.
+# The tests that run in one process, one after another: the first that fits. The longest go first;
+# so the course server's are two groups, and all of it that starts processes is in the second.
 GROUPS = {
     "ranks": ("tests/ddp_lab/", "tests/lessons/"),
-    "hosts": ("tests/hosts/",),
-    "store": (
-        "tests/autograder/service/test_service_costs",
-        "tests/autograder/service/test_service_migrations",
+    "course": tuple(
+        f"tests/autograder/service/test_service_{name}" for name in ("co", "l", "m", "q", "t")
     ),
     "service": ("tests/autograder/service/",),
-    "labs": ("tests/labs/test_lab_", "tests/labs/test_right_"),
     "browser": ("tests/browser/",),
+    "labs": ("tests/labs/test_lab_sources", "tests/labs/test_right_"),
     "solved": ("tests/labs/",),
     "judge": ("tests/attacks/", "tests/autograder/"),
+    "hosts": ("tests/hosts/",),
 }
 
 
 # Of the rest, the files that take longest go first, so that none runs alone at the end.
 LONG = (
     "tests/test_site.py",
-    "tests/minitorch/test_opinfo.py",
     "tests/minitorch/test_serve_processes.py",
-    "tests/minitorch/graph/test_random_programs.py",
-    "tests/minitorch/graph/test_work_grows_with_the_graph.py",
-    "tests/minitorch/graph/test_deep_graphs.py",
-    "tests/minitorch/graph/test_pass_agreement.py",
-    "tests/minitorch/graph/test_place_loops.py",
-    "tests/test_setup.py",
     "tests/minitorch/compile/test_tuning.py",
+    "tests/minitorch/serve/test_generation_processes.py",
+    "tests/minitorch/graph/test_random_programs.py",
+    "tests/minitorch/test_serve.py",
+    "tests/test_wheel.py",
+    "tests/test_setup.py",
+    "tests/test_architecture.py",
+    "tests/test_device_lines.py",
+    "tests/test_gpu_runner.py",
+    "tests/programs/test_adapters.py",
+    "tests/minitorch/compile/test_thread_blocks.py",
+    "tests/minitorch/graph/test_work_grows_with_the_graph.py",
+    "tests/minitorch/graph/test_pass_agreement.py",
+    "tests/minitorch/compile/test_assembler.py",
+    "tests/minitorch/graph/test_operators.py",
+    "tests/minitorch/test_convolution.py",
+    "tests/minitorch/graph/test_deep_graphs.py",
+    "tests/minitorch/graph/test_place_loops.py",
 )
 
 

@@ -28,6 +28,8 @@ card = q.checked(q.practice.lab.questions[0])
 print(json.dumps([autograder.__file__, minitorch.__file__, q.practice.lab.title, str(card)]))
 """
 
+WITHOUT_CHECKOUT = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -64,10 +66,9 @@ def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def started(python: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """Run `autograder start` in an empty folder; give the address of JupyterLab."""
     program = "from autograder.cli import main; raise SystemExit(main())"
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     command = [str(python), "-u", "-c", program, "start", "--no-browser", "--work", "work"]
     with subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
+        command, cwd=tmp_path, env=WITHOUT_CHECKOUT, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             assert process.stdout
@@ -94,8 +95,9 @@ def test_the_wheel_opens_the_course_from_an_empty_folder(
     names = {path.name for path in find_labs(ROOT / "labs")}
     assert names <= {path.name for path in work.iterdir()}
     lab = next(work.glob("*_autodiff"))
+    command = [python, "-c", CHECKED]
     checked = subprocess.run(
-        [python, "-c", CHECKED], cwd=lab, capture_output=True, text=True, timeout=200
+        command, cwd=lab, env=WITHOUT_CHECKOUT, capture_output=True, text=True, timeout=200
     )
     assert checked.returncode == 0, checked.stderr
     own, other, title, card = json.loads(checked.stdout.splitlines()[-1])

@@ -11,7 +11,7 @@ import random
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -109,14 +109,23 @@ def short_stacks() -> Iterator[None]:
 
 def samples_of(op: Any, dtype: torch.dtype, requires_grad: bool) -> Iterator[Any]:
     """Yield what `op.sample_inputs` does, which first goes through all frames and all modules."""
-    given = iter(op.sample_inputs_func(op, "cpu", dtype, requires_grad))
+    return _each_from_its_seed(op.sample_inputs_func(op, "cpu", dtype, requires_grad))
+
+
+def errors_of(op: Any) -> Iterator[Any]:
+    """Yield what `op.error_inputs` does, in the same way."""
+    return _each_from_its_seed(op.error_inputs_func(op, "cpu"))
+
+
+def _each_from_its_seed(inputs: Iterable[Any]) -> Iterator[Any]:
+    iterator = iter(inputs)
     while True:
         with short_stacks():
             set_rng_seed()
-            sample = next(given, None)
-        if sample is None:
+            drawn = next(iterator, None)
+        if drawn is None:
             return
-        yield sample
+        yield drawn
 
 
 def numbers(value: Any) -> np.ndarray:
@@ -281,6 +290,13 @@ def ours(op: Any) -> Callable[..., Any] | None:
     if op.name in RANDOM | NOT_OPERATORS or (op.name, op.variant_test_name) in OTHER_VARIANTS:
         return None
     if torch.float64 not in op.dtypes:
+        return None
+    return ARGUMENT_ORDER.get(op.name) or find(op.name)
+
+
+def refusing(op: Any) -> Callable[..., Any] | None:
+    """Return minitorch's function for an OpInfo that has wrong inputs; None: it has neither."""
+    if op.error_inputs_func is None or op.name in RANDOM | NOT_OPERATORS:
         return None
     return ARGUMENT_ORDER.get(op.name) or find(op.name)
 

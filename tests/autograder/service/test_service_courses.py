@@ -225,9 +225,12 @@ def filled(settings: Any, start: Any, tmp_path: Path) -> Any:
     lti = str(tmp_path / "lti.toml")
     add(settings.data, "ml", "--title", "ML <systems>", "--labs", str(labs), "--lti", lti)
     with start(workers=1) as running:
-        running.grader.out_of_order = "nobody grades"  # what is filled in is graded already
+        busy = enrolled(running.staff, "zoe").submit("first", CELL.replace(b"x = 1", b"wait"))
+        assert busy and running.grader.entered.wait(30)  # so it takes nothing that is filled in
         course = running.server.course.others["ml"]
         fill(course)
+        running.grader.out_of_order = "nobody grades"
+        running.grader.gate.set()
         text = "[Dates](/labs) [away](https://example.org/)"
         staff_of(running, "ml").announce({"text": text})
         yield running

@@ -30,8 +30,8 @@ from autograder.service.records.grades.decisions import decide
 from autograder.service.records.outbox import Outbox
 from autograder.service.records.rules import Rules
 from autograder.service.records.store import Store
+from tests.autograder.service.keys import foreign_key, signing_key
 
-KEY, OTHER_KEY = (RSAKey.generate_key(2048, {"kid": "one"}) for _ in range(2))
 CLAIM = "https://purl.imsglobal.org/spec/lti/claim/"
 GRADES = "https://purl.imsglobal.org/spec/lti-ags/"
 SCOPES = [f"{GRADES}scope/{name}" for name in ("score", "lineitem")]
@@ -51,7 +51,7 @@ class Platform(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.keys_asked = 0
         self.tool = ""  # the address of the course
-        self.key = KEY
+        self.key = signing_key()
         self.header: dict[str, Any] = {"alg": "RS256", "kid": "one"}
         self.tokens: dict[str, str] = {}  # token -> scope
         self.seen: set[str] = set()  # proofs that were used
@@ -110,7 +110,7 @@ class Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         if url.path == "/keys":
             self.server.keys_asked += 1
-            self.say(200, {"keys": [KEY.as_dict(private=False)]})
+            self.say(200, {"keys": [signing_key().as_dict(private=False)]})
         elif url.path == "/items" and self.may("lineitem"):
             wanted = parse_qs(url.query)["resource_id"]
             items = [i for i in self.server.items.values() if [i.get("resourceId")] == wanted]
@@ -394,10 +394,13 @@ def packed(values: dict[str, Any]) -> str:
 def test_a_token_that_the_platform_did_not_sign_is_refused(
     course: Any, browser: Any, platform: Platform
 ) -> None:
-    platform.key = OTHER_KEY
+    platform.key = foreign_key()
     assert launch(browser, platform).status == 403
-    platform.key = KEY
-    for secret in (KEY.as_pem(private=False), json.dumps(KEY.as_dict(private=False)).encode()):
+    platform.key = signing_key()
+    for secret in (
+        signing_key().as_pem(private=False),
+        json.dumps(signing_key().as_dict(private=False)).encode(),
+    ):
         query = begin(browser, platform)
         head = packed({"alg": "HS256", "kid": "one"})
         text = f"{head}.{packed(platform.claims(nonce=query['nonce']))}"
@@ -744,7 +747,7 @@ def test_a_platform_that_is_away_is_asked_once_for_all(
         outbox,
         store.submissions,
         [described],
-        KEY.as_pem(private=True),
+        signing_key().as_pem(private=True),
         str,
         clock=store.clock,
         look_s=1.0,
@@ -815,7 +818,7 @@ def with_grade(store: Store, platform: Any, login: str) -> None:
 
 
 def test_the_keys_of_a_platform_are_kept_and_looked_for_again_when_one_is_new() -> None:
-    now, there, fetched = [0.0], [KEY], list[str]()
+    now, there, fetched = [0.0], [signing_key()], list[str]()
     new_key = RSAKey.generate_key(2048, {"kid": "two"})
 
     def fetch(url: str) -> dict[str, Any]:
@@ -829,21 +832,21 @@ def test_the_keys_of_a_platform_are_kept_and_looked_for_again_when_one_is_new() 
         return sets.claims("https://platform/keys", token, ["RS256"])
 
     for _ in range(3):
-        assert claims(KEY) == {"sub": "x"}
+        assert claims(signing_key()) == {"sub": "x"}
     assert len(fetched) == 1
     with pytest.raises(InvalidKeyIdError):
         claims(new_key)
     assert len(fetched) == 2
     there.append(new_key)
-    assert claims(new_key) == claims(KEY) == {"sub": "x"}
+    assert claims(new_key) == claims(signing_key()) == {"sub": "x"}
     assert len(fetched) == 3
     with pytest.raises(BadSignatureError):
-        claims(OTHER_KEY)  # it says the id of a key that is known
+        claims(foreign_key())  # it says the id of a key that is known
     assert len(fetched) == 3
-    there.remove(KEY)
+    there.remove(signing_key())
     now[0] = 3600.0
     with pytest.raises(InvalidKeyIdError):
-        claims(KEY)  # a key that was taken back is not trusted for ever
+        claims(signing_key())  # a key that was taken back is not trusted for ever
     assert len(fetched) == 4
 
 

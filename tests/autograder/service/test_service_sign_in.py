@@ -13,9 +13,10 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 from joserfc import jwt
-from joserfc.jwk import OctKey, RSAKey
+from joserfc.jwk import OctKey
 
-KEY, OTHER_KEY = (RSAKey.generate_key(2048, {"kid": "one"}) for _ in range(2))
+from tests.autograder.service.keys import foreign_key, signing_key
+
 CLIENT = {"client_id": "course", "client_secret": "sesame"}
 
 
@@ -26,7 +27,7 @@ class Provider(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.asked: dict[str, dict[str, str]] = {}
-        self.login, self.key, self.lies = "ada", KEY, dict[str, Any]()
+        self.login, self.key, self.lies = "ada", signing_key(), dict[str, Any]()
 
     def authorize(self, query: dict[str, str]) -> str:
         """Return where a browser is led back to; the user says yes."""
@@ -68,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
             found = {f"{name}_endpoint": f"{provider.url}/{name}" for name in names}
             self.say({**found, "issuer": provider.url, "jwks_uri": f"{provider.url}/keys"})
         elif path == "/keys":
-            self.say({"keys": [KEY.as_dict(private=False)]})
+            self.say({"keys": [signing_key().as_dict(private=False)]})
         elif path == "/hub/api/user":
             assert self.headers["Authorization"] == "Bearer of-the-user"
             self.say({"name": provider.login, "kind": "user"})
@@ -275,7 +276,7 @@ def test_an_id_token_for_something_else_is_refused(
 def test_an_id_token_that_another_signed_is_refused(
     of_openid: Any, provider: Provider, browse: Any
 ) -> None:
-    provider.key = OTHER_KEY
+    provider.key = foreign_key()
     assert there_and_back(browse(of_openid.staff.server), provider).status == 403
 
 
