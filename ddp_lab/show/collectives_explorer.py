@@ -150,9 +150,6 @@ class CollectivesExplorer(Chart):
     """
 
     _esm = module("collectives_explorer.js")
-    state_names = (
-        "rows", "recorded", "collective", "ranks", "size_log2", "latency_us", "bandwidth_gb_s"
-    )  # fmt: skip
     rows: Any = traitlets.List().tag(sync=True)
     recorded: Any = traitlets.Dict().tag(sync=True)
     collective = traitlets.Unicode("all_reduce").tag(sync=True)

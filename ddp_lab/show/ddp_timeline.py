@@ -42,10 +42,6 @@ class DdpTimeline(Chart):
     """
 
     _esm = module("ddp_timeline.js")
-    state_names = (
-        *("case", "recorded", "measured", "bucket_mib", "bandwidth_gb_s", "latency_us", "layers"),
-        "contention",
-    )
     case = traitlets.Dict().tag(sync=True)
     recorded: Any = traitlets.List().tag(sync=True)
     measured = traitlets.Dict().tag(sync=True)

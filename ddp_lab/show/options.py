@@ -72,7 +72,6 @@ class DistributionOptions(Chart):
     """
 
     _esm = module("options.js")
-    state_names = ("title", "quality", "workers", "model_mib", "gbytes", "batch_ms")
     title = traitlets.Unicode("Ways to train with several workers").tag(sync=True)
     quality = traitlets.Dict().tag(sync=True)
     workers = traitlets.Int(4).tag(sync=True)
