@@ -68,7 +68,7 @@ class Checkpoint:
         self._gather = partial(gather_rows, self.group)
         self._alike = {name: _unwrapped(part) for name, part in alike.items()}
         self._models = {
-            name: part.reducer  # type: ignore[attr-defined]
+            name: part.reducer
             for name, part in alike.items()
             if isinstance(part, DistributedDataParallel)
         }
