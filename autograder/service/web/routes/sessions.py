@@ -14,7 +14,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
 from autograder.service.errors import Refused
-from autograder.service.identity.sign_in import COOKIE, Asked, SignIn, sealed, unsealed
+from autograder.service.identity.sign_in import COOKIE, Asked, SignIn, seal, unseal
 from autograder.service.records.people import INSTRUCTOR, Person
 from autograder.service.web import access, views
 from autograder.service.web.course import Course
@@ -117,7 +117,7 @@ def _add_sign_in(pages: APIRouter, course: Course, sign_in: SignIn) -> None:
         lives_s = course.settings.code_s
         answer.set_cookie(
             COOKIE,
-            sealed(vars(attempt), course.store.cookie_key, COOKIE, lives_s),
+            seal(vars(attempt), course.store.cookie_key, COOKIE, lives_s),
             max_age=int(lives_s),
             path="/signin",
             secure=course.url.startswith("https://"),
@@ -130,7 +130,7 @@ def _add_sign_in(pages: APIRouter, course: Course, sign_in: SignIn) -> None:
     def back(request: Request, code: str = "", state: str = "") -> Response:
         with access.counted(request, course):
             held = request.cookies.get(COOKIE, "")
-            attempt = Asked(**unsealed(held, course.store.cookie_key, COOKIE, state))
+            attempt = Asked(**unseal(held, course.store.cookie_key, COOKIE, state))
             person = _on_roster(course, sign_in.back(code, attempt))
         onward = course.onward(access.own_path(attempt.next))
         answer = access.log_in(request, onward, person, course)
