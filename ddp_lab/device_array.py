@@ -202,7 +202,7 @@ def _roll(x: DeviceArray, shift: int, axis: int) -> DeviceArray:
     return DeviceArray(torch.roll(x.tensor, shift, axis))
 
 
-def _joined(join: Callable[..., Tensor]) -> Callable[..., DeviceArray]:
+def _wrap_join(join: Callable[..., Tensor]) -> Callable[..., DeviceArray]:
     return lambda parts, axis=0: DeviceArray(join([bare(part) for part in parts], axis))
 
 
@@ -212,10 +212,10 @@ def _copyto(target: DeviceArray, source: Any) -> None:
 
 DeviceArray.functions.update(
     {
-        np.concatenate: _joined(torch.cat),
+        np.concatenate: _wrap_join(torch.cat),
         np.copyto: _copyto,
         np.empty_like: _empty_like,
         np.roll: _roll,
-        np.stack: _joined(torch.stack),
+        np.stack: _wrap_join(torch.stack),
     }
 )
