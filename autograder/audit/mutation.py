@@ -70,7 +70,7 @@ def mutants_of(text: str, lines: frozenset[int] | None = None) -> Iterator[Mutan
         tree = ast.parse(text)
     except SyntaxError:
         return
-    ignored = {id(node) for node in _ignored(tree)}
+    ignored = {id(node) for node in _find_harmless(tree)}
     seen = {ast.unparse(tree)}
     for position, node in enumerate(ast.walk(tree)):
         line = getattr(node, "lineno", 0)
@@ -92,10 +92,10 @@ def _changes(node: ast.AST) -> Iterator[Change]:
     if isinstance(node, ast.Compare):
         for index, op in enumerate(node.ops):
             swap = _set("ops", _at(index, lambda op: _COMPARE[type(op)]()))
-            yield _renamed(op, _COMPARE[type(op)]), swap
+            yield _describe_change(op, _COMPARE[type(op)]), swap
     elif isinstance(node, ast.BoolOp):
         swapped = ast.Or if isinstance(node.op, ast.And) else ast.And
-        yield _renamed(node.op, swapped), _set("op", lambda _: swapped())
+        yield _describe_change(node.op, swapped), _set("op", lambda _: swapped())
     elif isinstance(node, ast.UnaryOp) and not isinstance(node.operand, ast.Constant):
         if isinstance(node.op, ast.USub):
             yield "a sign dropped", _set("op", lambda _: ast.UAdd())
@@ -119,7 +119,7 @@ def _changes(node: ast.AST) -> Iterator[Change]:
 
 def _operator(node: ast.BinOp | ast.AugAssign) -> Iterator[Change]:
     other = _BINARY[type(node.op)]
-    yield _renamed(node.op, other), _set("op", lambda _: other())
+    yield _describe_change(node.op, other), _set("op", lambda _: other())
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.Div | ast.MatMult):
         yield "the sides exchanged", _exchange_sides
 
@@ -146,7 +146,7 @@ def _return(value: ast.expr) -> Iterator[Change]:
 
 
 def _call(node: ast.Call) -> Iterator[Change]:
-    name = _called(node)
+    name = _name_of_call(node)
     if name == "range" and node.args:
         stop = int(len(node.args) > 1)
         yield "a range ends one earlier", _set("args", _at(stop, _combine(ast.Sub, 1)))
@@ -218,7 +218,7 @@ def _is_plain(test: ast.expr) -> bool:
     return isinstance(test, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
 
 
-def _ignored(tree: ast.AST) -> Iterator[ast.AST]:
+def _find_harmless(tree: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes whose change changes no answer."""
     for node in ast.walk(tree):
         parts: list[ast.AST | None] = []
@@ -227,13 +227,13 @@ def _ignored(tree: ast.AST) -> Iterator[ast.AST]:
         elif isinstance(node, ast.Assert):
             parts = [node.msg]
         elif isinstance(node, ast.Expr):
-            silent = isinstance(node.value, ast.Call) and _called(node.value) in _SILENT
+            silent = isinstance(node.value, ast.Call) and _name_of_call(node.value) in _SILENT
             parts = [node] if silent or isinstance(node.value, ast.Constant) else []
         elif isinstance(node, ast.arg | ast.AnnAssign):
             parts = [node.annotation]
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             parts = [node.returns]
-        elif isinstance(node, ast.Call) and _called(node) in _INFERRING:
+        elif isinstance(node, ast.Call) and _name_of_call(node) in _INFERRING:
             parts = [arg for arg in node.args if ast.unparse(arg) == "-1"]
         elif isinstance(node, ast.keyword) and "timeout" in (node.arg or ""):
             parts = [node.value]
@@ -241,12 +241,12 @@ def _ignored(tree: ast.AST) -> Iterator[ast.AST]:
             yield from ast.walk(part) if part is not None else ()
 
 
-def _called(node: ast.Call) -> str:
+def _name_of_call(node: ast.Call) -> str:
     function = node.func
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
-def _renamed(old: ast.AST, new: type[ast.AST]) -> str:
+def _describe_change(old: ast.AST, new: type[ast.AST]) -> str:
     return f"{type(old).__name__} became {new.__name__}"
 
 

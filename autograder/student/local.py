@@ -95,7 +95,7 @@ class LocalStudent:
         function = self._find(name)
         args, kwargs = to_plain(args, "arguments"), to_plain(kwargs, "arguments")
         with _learners_code(self.namespace, self._failures):
-            return to_plain(_awaited(function(*args, **kwargs)), f"{name}(...)")
+            return to_plain(_await_result(function(*args, **kwargs)), f"{name}(...)")
 
     def value(self, name: str, /) -> Any:
         """Return the learner's variable as plain data. See `Student.value`."""
@@ -108,7 +108,7 @@ class LocalStudent:
         there = self._ship(function)
         inputs = to_plain(inputs, "inputs")
         with _learners_code(self.namespace, self._failures):
-            return to_plain(_awaited(there(**inputs)), "the answer")
+            return to_plain(_await_result(there(**inputs)), "the answer")
 
     def ranks(
         self,
@@ -197,7 +197,7 @@ def _file(statement: Statement) -> str:
     return f"<cell {statement.cell}, line {statement.line}>"
 
 
-def _awaited(result: Any) -> Any:
+def _await_result(result: Any) -> Any:
     """Return what an async function returns, in a thread: a notebook's own loop is running."""
     if not inspect.iscoroutine(result):
         return result

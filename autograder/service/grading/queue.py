@@ -160,7 +160,7 @@ class Queue:
             self._trouble = None
         except Exception as error:  # the lease runs out and is taken again
             log.exception("queue: a worker could not read or write the database")
-            self._trouble = _said(error)
+            self._trouble = _first_line(error)
             busy = False
         return busy
 
@@ -220,8 +220,8 @@ class Queue:
                 self._count("killed")
             else:
                 unable = isinstance(error, GraderUnable)
-                fault = _said(error) if unable else self._fault(grader, claim.lab)
-                self._failed(claim, _said(error), fault)
+                fault = _first_line(error) if unable else self._fault(grader, claim.lab)
+                self._failed(claim, _first_line(error), fault)
         else:
             self._claims.finish(claim.id, self._owner, report)
             self._count("graded", self._clock() - began)
@@ -250,7 +250,7 @@ class Queue:
         try:
             grader.grade(str(self._labs / lab), self._solution(lab))
         except Exception as error:
-            return _said(error)
+            return _first_line(error)
         return None
 
     def _pause(self, lab: str, reason: str) -> None:
@@ -293,7 +293,7 @@ class Queue:
             self.tally.graded_s += seconds
 
 
-def _said(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     """Return one line of an error: a page and a metric have no room for more."""
     if isinstance(error, GraderDied):
         return str(error).splitlines()[0][:500]

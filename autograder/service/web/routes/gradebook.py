@@ -142,11 +142,11 @@ def _add_decisions(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @api.get("/rule")
     def rule(_person: access.Caller) -> dict[str, Any]:
-        return _said(course, course.rule())
+        return _describe(course, course.rule())
 
     @api.put("/rule", openapi_extra=openapi.RULE)
     def put(by: access.Instructor, body: Json) -> dict[str, Any]:
-        return _said(course, _put(course, body, by))
+        return _describe(course, _put(course, body, by))
 
     @api.put("/labs/{lab}/grades/{login}", openapi_extra=openapi.GRADE)
     def grade(by: access.Instructor, lab: LabName, login: str, body: Json) -> dict[str, Any]:
@@ -183,7 +183,7 @@ def _add_decisions(api: APIRouter, pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"/learners/{quote(learner.login, safe='')}", 303)
 
 
-def _said(course: Course, rule: CourseRule) -> dict[str, Any]:
+def _describe(course: Course, rule: CourseRule) -> dict[str, Any]:
     return {**rule.to_dict(), "words": rule.words(course.catalog.titles)}
 
 

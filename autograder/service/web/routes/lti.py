@@ -49,7 +49,7 @@ def _add_launches(pages: APIRouter, course: Course, tool: LtiTool) -> None:
             lab = course.catalog.resolve(launched.lab) if opens else ""
             tool.people.use(nonce)
             person = tool.people.take(launched, lab)
-        opened = _opened(course, tool, launched, person, lab)
+        opened = _open_page(course, tool, launched, person, lab)
         answer = access.log_in(request, opened, person, course)
         answer.delete_cookie(COOKIE, path="/lti", secure=True, httponly=True, samesite="none")
         return answer
@@ -83,7 +83,7 @@ def _add_staff(api: APIRouter, pages: APIRouter, course: Course, tool: LtiTool) 
         return RedirectResponse("/queue", 303)
 
 
-def _opened(
+def _open_page(
     course: Course, tool: LtiTool, launched: Launch, person: Person, lab: str
 ) -> HTMLResponse:
     """Return the page that a launch opens: labs to choose from, or the way on.

@@ -136,7 +136,7 @@ def _assign(course: Course, body: dict[str, Any], by: Person, *, remove: bool) -
     if assignment.lab:
         assignment = replace(assignment, lab=course.catalog.resolve(assignment.lab))
     if not remove:
-        _known(course, assignment)
+        _require_known(course, assignment)
     whom = course.person(str(body.get("login", "")))
     assignments.assign(
         course.store.database, whom, assignment, by, course.store.clock(), remove=remove
@@ -144,7 +144,7 @@ def _assign(course: Course, body: dict[str, Any], by: Person, *, remove: bool) -
     return {"login": whom.login, **asdict(assignment)}
 
 
-def _known(course: Course, what: Assignment) -> None:
+def _require_known(course: Course, what: Assignment) -> None:
     """Refuse (404) what names a question or a section that there is not."""
     labs = [what.lab] if what.lab else course.catalog.names
     questions = {question for lab in labs for question in course.catalog.asked_of_people(lab)}

@@ -123,7 +123,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         walk = asked.walk(of.lab, of.question, person)
         desk = marking.desk(store.submissions, walk, asked.at)
         if desk is None:
-            return RedirectResponse(_done(walk, of.path), 303)
+            return RedirectResponse(_way_out(walk, of.path), 303)
         comments = kept_comments.of_question(store.database, of.lab, of.question)
         place: dict[str, Any] = {"walk": walk, "asked": asked, "path": of.path, "keys": KEYS}
         beside: dict[str, Any] = {"comments": comments, **_beside(course, of.lab, of.question)}
@@ -140,7 +140,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
             store.submissions.mark(asked.at, {of.question: mark}, person)
         after = marking.next_waiting(store.submissions, walk, asked.at)
         path = asked.link(of.path, after)
-        return RedirectResponse(path if after else _done(walk, of.path), 303)
+        return RedirectResponse(path if after else _way_out(walk, of.path), 303)
 
     @pages.post("/submissions/{number}/manual")
     def manual(person: access.StaffSender, number: int, form: Fields) -> Response:
@@ -203,6 +203,6 @@ def _mark(
     return {"points": form.get("points", ""), "items": items, "comment": comment}
 
 
-def _done(walk: Walk, path: str) -> str:
+def _way_out(walk: Walk, path: str) -> str:
     """Return where somebody goes for whom nothing is left on the way."""
     return f"{path}/sample" if walk.sample else "/grading"

@@ -34,7 +34,7 @@ def router(course: Course) -> LateRouter:
     @routes.get("/healthz")
     def healthz() -> dict[str, Any]:
         reasons = [course.queue_state()["reason"]]
-        reasons += [_told(name, other) for name, other in course.others.items()]
+        reasons += [_reason_of(name, other) for name, other in course.others.items()]
         reason = "; ".join(filter(None, reasons)) or None
         return {"status": "paused" if reason else "ok", "reason": reason}
 
@@ -54,7 +54,7 @@ def router(course: Course) -> LateRouter:
     return routes
 
 
-def _told(name: str, course: Course) -> str:
+def _reason_of(name: str, course: Course) -> str:
     reason = course.queue_state()["reason"]
     return f"{name}: {reason}" if reason else ""
 

@@ -42,14 +42,14 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.post("/learners", status_code=201, openapi_extra=openapi.ENROLMENT)
     def enroll(by: access.Instructor, body: Json) -> dict[str, Any]:
-        return _enrolled(course, body, LEARNER, by)
+        return _enroll(course, body, LEARNER, by)
 
     @api.post("/staff", status_code=201, openapi_extra=openapi.STAFF)
     def staff(by: access.Instructor, body: Json) -> dict[str, Any]:
         role = body.get("role")
         if role not in STAFF:
             raise Refused(422, f"staff: role: got {str(role)[:40]!r}, expected one of {STAFF}.")
-        return _enrolled(course, body, str(role), by)
+        return _enroll(course, body, str(role), by)
 
     @api.delete("/people/{login}", status_code=204)
     def remove(by: access.Instructor, login: str) -> None:
@@ -117,7 +117,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         shown: dict[str, Any] = {"members": members, "more": more, "asked": filters}
         roles = (LEARNER, *STAFF, FORMER)
         counts = enrolment.counts(database)
-        summary = ", ".join(_counted(counts[role], role) for role in roles if role in counts)
+        summary = ", ".join(_count(counts[role], role) for role in roles if role in counts)
         beside: dict[str, Any] = {
             "summary": summary,
             "sections": course.store.roster.sections(),
@@ -149,7 +149,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return StreamingResponse(lines, media_type="text/csv", headers=headers)
 
 
-def _counted(count: int, role: str) -> str:
+def _count(count: int, role: str) -> str:
     return f"{count} {role}" if count == 1 or role == FORMER else f"{count} {role}s"
 
 
@@ -174,7 +174,7 @@ def _add_learner(pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"/learners/{quote(person.login, safe='')}", 303)
 
 
-def _enrolled(course: Course, body: dict[str, Any], role: str, by: Person) -> dict[str, Any]:
+def _enroll(course: Course, body: dict[str, Any], role: str, by: Person) -> dict[str, Any]:
     lives_s = course.settings.bearer_s
     person, token, ends = enroll(course.store.roster, body, lives_s, role=role, by=by.login)
     known = {"login": person.login, "name": person.name, "role": person.role}

@@ -34,16 +34,16 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.get("/regrades")
     def batches(_by: access.Staff) -> dict[str, Any]:
-        return {"batches": [_batch(batch) for batch in course.store.regrades.all()]}
+        return {"batches": [_describe(batch) for batch in course.store.regrades.all()]}
 
     @api.get("/regrades/{batch}")
     def batch(_by: access.Staff, batch: int) -> dict[str, Any]:
-        return _changed(course, batch)
+        return _describe_changes(course, batch)
 
     @api.post("/regrades/{batch}/publish")
     def publish(by: access.Instructor, batch: int) -> dict[str, Any]:
         course.store.regrades.publish(batch, by)
-        return _changed(course, batch)
+        return _describe_changes(course, batch)
 
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
@@ -74,13 +74,13 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"/regrades/{batch}", 303)
 
 
-def _changed(course: Course, number: int) -> dict[str, Any]:
+def _describe_changes(course: Course, number: int) -> dict[str, Any]:
     batch, changes = course.store.regrades.get(number)
     rescaled = 0 if batch.state == PUBLISHED else course.store.regrades.rescaled(number)
-    return {**_batch(batch), "changed": changes, "rescaled": rescaled}
+    return {**_describe(batch), "changed": changes, "rescaled": rescaled}
 
 
-def _batch(batch: Batch) -> dict[str, Any]:
+def _describe(batch: Batch) -> dict[str, Any]:
     values = {"batch": batch.id, **vars(batch), "started_at": iso(batch.started_at)}
     del values["id"]
     return values

@@ -156,7 +156,7 @@ def _add_term(api: APIRouter, pages: APIRouter, course: Course) -> None:
     @pages.post("/term")
     async def show(person: access.InstructorSender, request: Request) -> Response:
         fields = await text_of_file(request, "term: choose the file of a term's plan", PLAN_BYTES)
-        plan, dry_run = _asked(fields), "sure" not in fields
+        plan, dry_run = _read_form(fields), "sure" not in fields
         changes = await run_in_threadpool(_take_term, course, plan, person, dry_run=dry_run)
         shown: dict[str, Any] = {"changes": changes, "fields": fields}
         return course.page("term", person=person, **shown)
@@ -172,7 +172,7 @@ def _take_term(
     return changes
 
 
-def _asked(fields: dict[str, str]) -> dict[str, Any]:
+def _read_form(fields: dict[str, str]) -> dict[str, Any]:
     """Return what a form asks for; an empty field says nothing."""
     try:
         term = json.loads(fields["text"], object_pairs_hook=once)

@@ -50,7 +50,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.get("/submissions")
     def submissions(_by: access.Staff, before: Start = 0, most: MostRows = None) -> Response:
-        pieces = chunks(_listed(course.store.submissions, before, most))
+        pieces = chunks(_write_list(course.store.submissions, before, most))
         return StreamingResponse(pieces, media_type="application/json")
 
     @api.get("/submissions/{number}")
@@ -155,7 +155,7 @@ def _submission_page(course: Course, person: Person, entry: Entry, *, viewed_as:
     )
 
 
-def _listed(all_submissions: Submissions, before: int, most: int | None) -> Iterator[str]:
+def _write_list(all_submissions: Submissions, before: int, most: int | None) -> Iterator[str]:
     """Yield a list as JSON, the newest first: at most so many, or all that there are."""
     separator = "["
     while entries := all_submissions.page(most or _AT_ONCE, before=before):
