@@ -66,25 +66,25 @@ class Board(Protocol):
         """Return the entry of `rank`."""
 
 
+class Allowance(threading.local):
+    """When the waits of a thread must have ended: each thread of a rank has its own."""
+
+    end = float("inf")  # of the class: asked in every wait, and no thread need have set it
+
+
 class Allowances:
     """When the waits of each thread of a rank must have ended, for the boards to have."""
 
     def __init__(self) -> None:
-        self._of_thread = threading.local()
-
-    @property
-    def ends_at(self) -> float:
-        """When the waits of the calling thread must have ended."""
-        end: float = getattr(self._of_thread, "ends_at", float("inf"))
-        return end
+        self._allowance = Allowance()
 
     def allow(self, seconds: float) -> None:
         """Let the calling thread wait for so long from now on, and no longer."""
-        self._of_thread.ends_at = time.monotonic() + seconds
+        self._allowance.end = time.monotonic() + seconds
 
     def has_own_limit(self) -> bool:
         """Return whether the waits of the calling thread end before the run must have ended."""
-        return self.ends_at < float("inf")
+        return self._allowance.end < float("inf")
 
 
 class Onlooker(threading.Thread):
@@ -124,7 +124,7 @@ class MemoryBoard(Allowances):
     @property
     def deadline(self) -> float:
         """When the waits of the calling thread must have ended."""
-        return min(self.ends_at, self._deadline)
+        return min(self._allowance.end, self._deadline)
 
     @deadline.setter
     def deadline(self, value: float) -> None:
