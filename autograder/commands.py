@@ -92,7 +92,7 @@ def check(arguments: argparse.Namespace) -> int:
     from autograder.learner.answer_files import with_files
 
     grader = LabGrader(load_released(arguments.lab))
-    counted = _counted(grader)
+    counted = _count_checks(grader)
     grader.tasks = tuple(task for task in grader.tasks if not task.check.hidden)
     try:
         path = followed(arguments.notebook)
@@ -106,7 +106,7 @@ def check(arguments: argparse.Namespace) -> int:
     return int(any(result.outcome is not Outcome.CORRECT for result in report.results))
 
 
-def _counted(grader: "LabGrader") -> str:
+def _count_checks(grader: "LabGrader") -> str:
     """Return how many checks learners run themselves, and how many more run at submission."""
     from autograder.learner.card import counted_checks
 
@@ -123,7 +123,7 @@ def grade(arguments: argparse.Namespace) -> None:
     _make_directory(arguments.out)
     stored = [submission for item in items if (submission := _kept(arguments, item))]
     known = {submission.item for submission in stored}
-    graded = stored + _graded(lab, [item for item in items if item not in known], arguments)
+    graded = stored + _grade_all(lab, [item for item in items if item not in known], arguments)
     if not arguments.json and len(graded) > 1:
         print(summary(graded))
     if not arguments.json and len(graded) > len(stored):
@@ -154,7 +154,7 @@ def _run_by_whom(lab: Lab) -> str:
     return f"{count(here + more, 'check')}: {here} in the notebook too, {more} at submission only."
 
 
-def _graded(lab: Lab, items: Sequence[Item], arguments: argparse.Namespace) -> list[Graded]:
+def _grade_all(lab: Lab, items: Sequence[Item], arguments: argparse.Namespace) -> list[Graded]:
     from rich.console import Console
     from rich.progress import Progress
 

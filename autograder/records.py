@@ -254,7 +254,7 @@ class Report:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Report":
         """Return the report that `to_dict` wrote; keys that it does not know are left out."""
-        known = _known(cls, data)
+        known = _keep_fields(cls, data)
         known["results"] = tuple(_result(r) for r in data.get("results", ()))
         known["manual"] = tuple(_manual(m) for m in data.get("manual", ()))
         known["notes"] = tuple(data.get("notes", ()))
@@ -279,18 +279,18 @@ class Submission:
     notes: tuple[str, ...] = ()
 
 
-def _known(cls: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+def _keep_fields(cls: Any, data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key in cls.__dataclass_fields__}
 
 
 def _result(data: Mapping[str, Any]) -> CheckResult:
-    known = _known(CheckResult, data)
+    known = _keep_fields(CheckResult, data)
     known["outcome"] = Outcome(known["outcome"])
     return CheckResult(**known)
 
 
 def _manual(data: Mapping[str, Any]) -> ManualAnswer:
-    known = _known(ManualAnswer, data)
+    known = _keep_fields(ManualAnswer, data)
     rubric = known["rubric"]
     if isinstance(rubric, str):  # of a report from before items
         rubric = [{"points": known["points"], "text": rubric}] if rubric else []

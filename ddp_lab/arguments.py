@@ -42,6 +42,15 @@ def check_count(operation: str, name: str, value: int, least: int = 1) -> None:
         )
 
 
+def check_sizes(operation: str, what: str, n_bytes: float, world_size: int) -> None:
+    """Raise `InvalidArgument` for fewer than 0 bytes or than 1 rank."""
+    if world_size < 1 or n_bytes < 0:
+        raise InvalidArgument(
+            f"{operation}: no such {what}: got {n_bytes} bytes on {world_size} ranks, expected at "
+            "least 0 bytes and 1 rank."
+        )
+
+
 def check_name(operation: str, kind: str, value: Any, names: Iterable[str]) -> None:
     """Raise `InvalidArgument` unless `value` is one of the names of that kind of thing."""
     known = list(names)

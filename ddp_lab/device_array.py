@@ -3,19 +3,21 @@
 The algorithms of `collectives` slice, copy, reshape and combine; NumPy's own functions reach a
 `DeviceArray` through its array protocols (NEP 13, NEP 18), and nothing leaves the device.
 
-May import: NumPy, torch, reduction.
+May import: NumPy, torch, reduction, transport.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 from ddp_lab.reduction import BFLOAT16
+from ddp_lab.transport.base import Shape
 
 UFUNCS: dict[str, Callable[..., Any]] = {
     "add": torch.add,
@@ -163,13 +165,26 @@ def beside(device: torch.device, job: Callable[[], Any]) -> Callable[[], Any]:
     return run
 
 
-def adopted(x: Any, device: torch.device) -> DeviceArray | None:
-    """Return `x` as an array, if it is one or a tensor on this kind of device; else None."""
-    if isinstance(x, DeviceArray):
-        return x
-    if isinstance(x, Tensor) and x.device.type == device.type:
-        return DeviceArray(x.detach().contiguous())
-    return None
+class HoldsTensors:
+    """What transports that move tensors of their `device` have in common."""
+
+    device: torch.device
+
+    def adopt(self, x: Any) -> DeviceArray | None:
+        """Return `x` as an array, if it is one or a tensor on this kind of device; else None."""
+        if isinstance(x, DeviceArray):
+            return x
+        if isinstance(x, Tensor) and x.device.type == self.device.type:
+            return DeviceArray(x.detach().contiguous())
+        return None
+
+    def beside(self, job: Callable[[], Any]) -> Callable[[], Any]:
+        """Return a job that begins after what this thread has queued on the device until now."""
+        return beside(self.device, job)
+
+    def empty(self, shape: Shape, dtype: npt.DTypeLike) -> Any:
+        """Return an array of the device."""
+        return DeviceArray(torch.empty(shape, dtype=torch_dtype(dtype), device=self.device))
 
 
 def bare(value: Any) -> Any:
@@ -187,7 +202,7 @@ def _roll(x: DeviceArray, shift: int, axis: int) -> DeviceArray:
     return DeviceArray(torch.roll(x.tensor, shift, axis))
 
 
-def _joined(join: Callable[..., Tensor]) -> Callable[..., DeviceArray]:
+def _wrap_join(join: Callable[..., Tensor]) -> Callable[..., DeviceArray]:
     return lambda parts, axis=0: DeviceArray(join([bare(part) for part in parts], axis))
 
 
@@ -197,10 +212,10 @@ def _copyto(target: DeviceArray, source: Any) -> None:
 
 DeviceArray.functions.update(
     {
-        np.concatenate: _joined(torch.cat),
+        np.concatenate: _wrap_join(torch.cat),
         np.copyto: _copyto,
         np.empty_like: _empty_like,
         np.roll: _roll,
-        np.stack: _joined(torch.stack),
+        np.stack: _wrap_join(torch.stack),
     }
 )

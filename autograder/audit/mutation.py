@@ -10,7 +10,7 @@ import ast
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from typing import Any
 
 _BINARY: dict[type[ast.operator], type[ast.operator]] = {
     ast.Add: ast.Sub,
@@ -47,7 +47,7 @@ FACTORS = (1.0005, 0.95)  # the one for a tolerance that is too wide, the other 
 _SCALABLE = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.MatMult, ast.Pow)
 _SILENT = {"print", "warn", "debug", "info", "warning"}
 
-Change = tuple[str, Callable[[ast.AST], None]]
+Change = tuple[str, Callable[[Any], object]]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def mutants_of(text: str, lines: frozenset[int] | None = None) -> Iterator[Mutan
         tree = ast.parse(text)
     except SyntaxError:
         return
-    ignored = {id(node) for node in _ignored(tree)}
+    ignored = {id(node) for node in _find_harmless(tree)}
     seen = {ast.unparse(tree)}
     for position, node in enumerate(ast.walk(tree)):
         line = getattr(node, "lineno", 0)
@@ -91,18 +91,18 @@ def _changes(node: ast.AST) -> Iterator[Change]:
         yield from _operator(node)
     if isinstance(node, ast.Compare):
         for index, op in enumerate(node.ops):
-            other = _COMPARE[type(op)]
-            yield _renamed(op, other), _set_compare(index, other)
+            swap = _set("ops", _at(index, lambda op: _COMPARE[type(op)]()))
+            yield _describe_change(op, _COMPARE[type(op)]), swap
     elif isinstance(node, ast.BoolOp):
         swapped = ast.Or if isinstance(node.op, ast.And) else ast.And
-        yield _renamed(node.op, swapped), lambda n: setattr(n, "op", swapped())
+        yield _describe_change(node.op, swapped), _set("op", lambda _: swapped())
     elif isinstance(node, ast.UnaryOp) and not isinstance(node.operand, ast.Constant):
         if isinstance(node.op, ast.USub):
-            yield "a sign dropped", lambda n: setattr(n, "op", ast.UAdd())
+            yield "a sign dropped", _set("op", lambda _: ast.UAdd())
         elif isinstance(node.op, ast.Not):
-            yield "a not dropped", _negate_again
+            yield "a not dropped", _set("operand", _negate)
     elif isinstance(node, ast.IfExp | ast.If | ast.While) and _is_plain(node.test):
-        yield "a condition turned round", _turn_round
+        yield "a condition turned round", _set("test", _negate)
     elif isinstance(node, ast.Constant):
         yield from _constant(node)
     elif isinstance(node, ast.Return) and node.value is not None:
@@ -119,7 +119,7 @@ def _changes(node: ast.AST) -> Iterator[Change]:
 
 def _operator(node: ast.BinOp | ast.AugAssign) -> Iterator[Change]:
     other = _BINARY[type(node.op)]
-    yield _renamed(node.op, other), lambda n: setattr(n, "op", other())
+    yield _describe_change(node.op, other), _set("op", lambda _: other())
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.Div | ast.MatMult):
         yield "the sides exchanged", _exchange_sides
 
@@ -127,103 +127,90 @@ def _operator(node: ast.BinOp | ast.AugAssign) -> Iterator[Change]:
 def _constant(node: ast.Constant) -> Iterator[Change]:
     value = node.value
     if isinstance(value, bool):
-        yield f"{value} became {not value}", lambda n: setattr(n, "value", not value)
+        yield f"{value} became {not value}", _set("value", lambda _: not value)
     elif isinstance(value, int | float):
-        yield f"{value} became {value + 1}", lambda n: setattr(n, "value", value + 1)
+        yield f"{value} became {value + 1}", _set("value", lambda _: value + 1)
 
 
 def _return(value: ast.expr) -> Iterator[Change]:
     if not (isinstance(value, ast.Constant) and value.value is None):
-        yield "returns None", lambda n: setattr(n, "value", ast.Constant(None))
-        yield "returns NaN", _return_nan
+        yield "returns None", _set("value", lambda _: ast.Constant(None))
+        yield "returns NaN", _set("value", _nan)
     if isinstance(value, ast.Tuple | ast.List):
         for index, element in enumerate(value.elts):
-            yield from _scalings(element, "value", index)
+            for words, change in _scalings(element, "elts", index):
+                yield words, _set("value", change)
     elif not isinstance(value, ast.Constant | ast.Dict | ast.Compare | ast.BoolOp):
         for factor in FACTORS if _is_arithmetic(value) else FACTORS[:1]:
-            yield f"returns {factor} times as much", partial(_scale, factor, "value", None)
+            yield f"returns {factor} times as much", _set("value", _combine(ast.Mult, factor))
 
 
 def _call(node: ast.Call) -> Iterator[Change]:
-    name = _called(node)
+    name = _name_of_call(node)
     if name == "range" and node.args:
-        yield "a range ends one earlier", _shorten_range
+        stop = int(len(node.args) > 1)
+        yield "a range ends one earlier", _set("args", _at(stop, _combine(ast.Sub, 1)))
     first = [ast.dump(arg) for arg in node.args[:2]]
     spread = any(isinstance(arg, ast.Starred) for arg in node.args[:2])
     if len(first) == 2 and first[0] != first[1] and name not in _COMMUTATIVE and not spread:
-        yield "two arguments exchanged", _exchange_arguments
+        yield "two arguments exchanged", _set("args", lambda args: [*args[1::-1], *args[2:]])
 
 
 def _bounds(node: ast.Slice) -> Iterator[Change]:
     for side in ("lower", "upper"):
         bound = getattr(node, side)
         if bound is not None and not isinstance(bound, ast.Constant):
-            yield f"the {side} bound of a slice one more", _shift_bound(side)
+            yield f"the {side} bound of a slice one more", _set(side, _combine(ast.Add, 1))
 
 
-def _set_compare(index: int, other: type[ast.cmpop]) -> Callable[[ast.AST], None]:
-    def apply(node: ast.AST) -> None:
-        node.ops[index] = other()  # type: ignore[attr-defined]
+def _set(field: str, change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return what puts into a node's field what `change` makes of its value; it returns the node.
+
+    What is put there is new for each mutant: no two trees share a node.
+    """
+
+    def apply(node: Any) -> Any:
+        setattr(node, field, change(getattr(node, field)))
+        return node
 
     return apply
 
 
-def _shift_bound(side: str) -> Callable[[ast.AST], None]:
-    def apply(node: ast.AST) -> None:
-        setattr(node, side, ast.BinOp(getattr(node, side), ast.Add(), ast.Constant(1)))
-
-    return apply
+def _at(index: int, change: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]]:
+    """Return what changes one element of a list."""
+    return lambda items: [*items[:index], change(items[index]), *items[index + 1 :]]
 
 
-def _turn_round(node: ast.AST) -> None:
-    node.test = ast.UnaryOp(ast.Not(), node.test)  # type: ignore[attr-defined]
+def _combine(op: type[ast.operator], number: float) -> Callable[[ast.expr], ast.expr]:
+    """Return what adds a number to an expression, or subtracts it, or multiplies by it."""
+    return lambda value: ast.BinOp(value, op(), ast.Constant(number))
 
 
-def _negate_again(node: ast.AST) -> None:
-    node.operand = ast.UnaryOp(ast.Not(), node.operand)  # type: ignore[attr-defined]
+def _negate(value: ast.expr) -> ast.expr:
+    return ast.UnaryOp(ast.Not(), value)
 
 
-def _exchange_sides(node: ast.AST) -> None:
-    node.left, node.right = node.right, node.left  # type: ignore[attr-defined]
+def _exchange_sides(node: Any) -> None:
+    node.left, node.right = node.right, node.left
 
 
-def _exchange_arguments(node: ast.AST) -> None:
-    node.args[:2] = node.args[1::-1]  # type: ignore[attr-defined]
-
-
-def _shorten_range(node: ast.AST) -> None:
-    index = 0 if len(node.args) == 1 else 1  # type: ignore[attr-defined]
-    stop = node.args[index]  # type: ignore[attr-defined]
-    node.args[index] = ast.BinOp(stop, ast.Sub(), ast.Constant(1))  # type: ignore[attr-defined]
-
-
-def _return_nan(node: ast.AST) -> None:
+def _nan(value: ast.expr) -> ast.expr:
     """Return what passes every `if abs(got - right) > tolerance: raise`."""
-    value: ast.expr = node.value  # type: ignore[attr-defined]
     nan = ast.Call(ast.Name("float", ast.Load()), [ast.Constant("nan")], [])
-    if isinstance(value, ast.Tuple) and value.elts:
-        node.value = ast.Tuple([nan] * len(value.elts), ast.Load())  # type: ignore[attr-defined]
-    else:
-        node.value = nan  # type: ignore[attr-defined]
+    count = len(value.elts) if isinstance(value, ast.Tuple) else 0
+    return ast.Tuple([nan] * count, ast.Load()) if count else nan
 
 
 def _scalings(value: ast.expr, field: str, index: int | None = None) -> Iterator[Change]:
     """Yield the factor for an arithmetic expression: a float that comes out a little wrong."""
     if _is_arithmetic(value):
-        yield f"{FACTORS[0]} times as much", partial(_scale, FACTORS[0], field, index)
+        larger = _combine(ast.Mult, FACTORS[0])
+        change: Callable[[Any], Any] = larger if index is None else _at(index, larger)
+        yield f"{FACTORS[0]} times as much", _set(field, change)
 
 
 def _is_arithmetic(value: ast.expr) -> bool:
     return isinstance(value, ast.BinOp) and isinstance(value.op, _SCALABLE)
-
-
-def _scale(factor: float, field: str, index: int | None, node: ast.AST) -> None:
-    """Multiply what stands in a node's field, or in the element `index` of it."""
-    value = getattr(node, field)
-    if index is None:
-        setattr(node, field, ast.BinOp(value, ast.Mult(), ast.Constant(factor)))
-    else:
-        value.elts[index] = ast.BinOp(value.elts[index], ast.Mult(), ast.Constant(factor))
 
 
 def _is_plain(test: ast.expr) -> bool:
@@ -231,7 +218,7 @@ def _is_plain(test: ast.expr) -> bool:
     return isinstance(test, ast.Name | ast.Attribute | ast.Call | ast.Subscript)
 
 
-def _ignored(tree: ast.AST) -> Iterator[ast.AST]:
+def _find_harmless(tree: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes whose change changes no answer."""
     for node in ast.walk(tree):
         parts: list[ast.AST | None] = []
@@ -240,13 +227,13 @@ def _ignored(tree: ast.AST) -> Iterator[ast.AST]:
         elif isinstance(node, ast.Assert):
             parts = [node.msg]
         elif isinstance(node, ast.Expr):
-            silent = isinstance(node.value, ast.Call) and _called(node.value) in _SILENT
+            silent = isinstance(node.value, ast.Call) and _name_of_call(node.value) in _SILENT
             parts = [node] if silent or isinstance(node.value, ast.Constant) else []
         elif isinstance(node, ast.arg | ast.AnnAssign):
             parts = [node.annotation]
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             parts = [node.returns]
-        elif isinstance(node, ast.Call) and _called(node) in _INFERRING:
+        elif isinstance(node, ast.Call) and _name_of_call(node) in _INFERRING:
             parts = [arg for arg in node.args if ast.unparse(arg) == "-1"]
         elif isinstance(node, ast.keyword) and "timeout" in (node.arg or ""):
             parts = [node.value]
@@ -254,12 +241,12 @@ def _ignored(tree: ast.AST) -> Iterator[ast.AST]:
             yield from ast.walk(part) if part is not None else ()
 
 
-def _called(node: ast.Call) -> str:
+def _name_of_call(node: ast.Call) -> str:
     function = node.func
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
-def _renamed(old: ast.AST, new: type[ast.AST]) -> str:
+def _describe_change(old: ast.AST, new: type[ast.AST]) -> str:
     return f"{type(old).__name__} became {new.__name__}"
 
 

@@ -40,7 +40,7 @@ def stolen(solution: Callable[[], Any]) -> Any:
     except Exception as error:
         raise LookupError("the solution raises") from error
     for value in _like(right, there, judges) if _telling(right) else ():
-        for candidate in (value, _reversed(value)):
+        for candidate in (value, _reverse(value)):
             if candidate is not right and _equal(candidate, right, DEPTH):
                 return candidate
     raise LookupError("nothing in the process equals it")
@@ -59,7 +59,7 @@ def _there(thief: FrameType) -> tuple[list[Any], set[int]]:
     parts = gc.get_referents(*[value for value in held if not isinstance(value, CODE)])
     referents = gc.get_referents(*young, *filter(None, cells))
     there = [*held, *parts, *gc.get_referents(*parts), *young, *referents]
-    return there, _reached(judges) | {id(value) for value in thief.f_locals.values()}
+    return there, _find_reachable(judges) | {id(value) for value in thief.f_locals.values()}
 
 
 def _like(right: Any, there: list[Any], ours: set[int]) -> Iterator[Any]:
@@ -85,7 +85,7 @@ def _calling_frames(thief: FrameType) -> tuple[list[FrameType], list[FrameType]]
     return frames[:last], frames[last:]
 
 
-def _reached(frames: list[FrameType]) -> set[int]:
+def _find_reachable(frames: list[FrameType]) -> set[int]:
     """Return the ids of what the locals of these frames hold, directly or not."""
     waiting = [value for frame in frames for value in frame.f_locals.values()]
     reached: set[int] = set()
@@ -96,7 +96,7 @@ def _reached(frames: list[FrameType]) -> set[int]:
     return reached
 
 
-def _reversed(value: Any) -> Any:
+def _reverse(value: Any) -> Any:
     try:
         return value[::-1]
     except Exception:  # an object of any class may refuse as it likes

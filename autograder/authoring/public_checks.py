@@ -25,7 +25,7 @@ def public_checks(text: str, hidden: Iterable[str]) -> str:
         return text
     text = _with_open_requirements(text, hidden)
     nodes = ast.parse(text).body
-    keep = _reached(nodes, hidden)
+    keep = _find_needed(nodes, hidden)
     lines = text.splitlines(keepends=True)
     parts, start = [], 0
     for index, node in enumerate(nodes):
@@ -62,8 +62,8 @@ def _hides(decorator: ast.expr) -> bool:
 def _with_open_requirements(text: str, hidden: set[str]) -> str:
     """Return `text` with no `requires=` of a check that is not hidden naming a hidden one."""
     nodes = [node for node in ast.parse(text).body if _is_check(node)]
-    requirements = {_named(node): r for node in nodes if (r := _requirement(node))}
-    required = {name: _required(keyword) for name, (_, keyword) in requirements.items()}
+    requirements = {_name_of(node): r for node in nodes if (r := _requirement(node))}
+    required = {name: _read_names(keyword) for name, (_, keyword) in requirements.items()}
     lines = text.encode().splitlines(keepends=True)
     starts = [0, *itertools.accumulate(map(len, lines))]
     encoded = b"".join(lines)
@@ -87,7 +87,7 @@ def _requirement(node: ast.stmt) -> tuple[ast.Call, ast.keyword] | None:
     return keywords[0] if keywords else None
 
 
-def _required(keyword: ast.keyword) -> tuple[str, ...]:
+def _read_names(keyword: ast.keyword) -> tuple[str, ...]:
     value = keyword.value
     nodes = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
     return tuple(n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str))
@@ -104,13 +104,13 @@ def _open(
     return list(open_names)
 
 
-def _reached(nodes: list[ast.stmt], hidden: set[str]) -> set[int]:
+def _find_needed(nodes: list[ast.stmt], hidden: set[str]) -> set[int]:
     """Return which statements the checks that are not hidden need, by index."""
-    only_hidden = _closure(nodes, {i for i, n in enumerate(nodes) if _named(n) in hidden})
+    only_hidden = _closure(nodes, {i for i, n in enumerate(nodes) if _name_of(n) in hidden})
     roots = {
         i
         for i, node in enumerate(nodes)
-        if _named(node) not in hidden
+        if _name_of(node) not in hidden
         and (i not in only_hidden or _is_check(node))
         and not isinstance(node, _ALWAYS)
     }
@@ -134,7 +134,7 @@ def _closure(nodes: list[ast.stmt], roots: set[int]) -> set[int]:
     return needed
 
 
-def _named(node: ast.stmt) -> str:
+def _name_of(node: ast.stmt) -> str:
     return getattr(node, "name", "")
 
 
@@ -147,7 +147,7 @@ def _is_check(node: ast.stmt) -> bool:
 def _bound(node: ast.stmt) -> set[str]:
     if isinstance(node, _ALWAYS):
         return {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-    if _named(node):
-        return {_named(node)}
+    if _name_of(node):
+        return {_name_of(node)}
     walked = ast.walk(node)
     return {n.id for n in walked if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}

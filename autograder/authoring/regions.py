@@ -79,9 +79,9 @@ def learner_text(cell: Cell, path: Path) -> str:
             if name and (part.region == "STARTER" or not has_starter):
                 lines += ["", answer_line(name), "", *form]
         elif part.region == "STARTER":
-            lines += _started(part.lines)
+            lines += _uncomment(part.lines)
         elif not has_starter:
-            lines.append(f'{part.indent}raise NotImplementedError("{name or _defined(cell)}")')
+            lines.append(f'{part.indent}raise NotImplementedError("{name or _find_name(cell)}")')
     if cell.attributes.get("manual") == "true" and answer_line(name) not in lines:
         lines += ["", answer_line(name), "", PLACEHOLDER]
     return "\n".join(lines).strip("\n")
@@ -99,12 +99,12 @@ def solution_text(cell: Cell, path: Path) -> str:
     return "\n".join(lines).strip("\n")
 
 
-def _started(lines: tuple[str, ...]) -> Iterator[str]:
+def _uncomment(lines: tuple[str, ...]) -> Iterator[str]:
     for line in lines:
         yield re.sub(r"^(\s*)# ?", r"\1", line, count=1)
 
 
-def _defined(cell: Cell) -> str:
+def _find_name(cell: Cell) -> str:
     """Return the first name that the cell defines, for a stub that belongs to no question."""
     try:
         body = ast.parse(cell.text).body

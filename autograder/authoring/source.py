@@ -90,15 +90,15 @@ def cells_of(text: str, path: str = "<source>") -> Iterator[Cell]:
     for number, line in enumerate(text.splitlines(), 1):
         match = _MARKER.match(line)
         if match:
-            yield from _closed(marker, lines, path)
-            marker = _marked(match["rest"] or "", path, number)
+            yield from _close_cell(marker, lines, path)
+            marker = _parse_marker(match["rest"] or "", path, number)
             lines = []
         else:
             lines.append(line)
-    yield from _closed(marker, lines, path)
+    yield from _close_cell(marker, lines, path)
 
 
-def _marked(rest: str, path: str, line: int) -> Cell:
+def _parse_marker(rest: str, path: str, line: int) -> Cell:
     kind = _KIND.search(rest)
     pairs = list(_PAIR.finditer(rest))
     attributes = {m["key"]: _value(m["value"]) for m in pairs}
@@ -120,12 +120,12 @@ def _value(text: str) -> str:
     return text
 
 
-def _closed(marker: Cell, lines: list[str], path: str) -> Iterator[Cell]:
+def _close_cell(marker: Cell, lines: list[str], path: str) -> Iterator[Cell]:
     first = marker.line == 0
     if first and _is_header(lines):
         return
     if marker.kind == "markdown":
-        text = "\n".join(_uncommented(lines))
+        text = "\n".join(_uncomment(lines))
     else:
         text = "\n".join(_MAGIC.sub("", line) for line in lines)
     text = text.strip("\n").rstrip()
@@ -144,7 +144,7 @@ def _is_header(lines: list[str]) -> bool:
     return not body or (len(body) == 1 and ast.get_docstring(ast.parse(text)) is not None)
 
 
-def _uncommented(lines: list[str]) -> Iterator[str]:
+def _uncomment(lines: list[str]) -> Iterator[str]:
     text = "\n".join(lines).strip()
     for quotes in ('"""', "'''"):
         if text.startswith(quotes) and text.endswith(quotes) and len(text) >= 6:
@@ -180,7 +180,7 @@ def _question(cell: Cell, name: str, path: Path) -> Question:
         name=name,
         points=points,
         defines=() if manual else tuple(attributes.get("defines", name).split()),
-        hints=_numbered(attributes, "hint"),
+        hints=_read_numbered(attributes, "hint"),
         starter=learner_text(cell, path),
         solution=solution_text(cell, path),
         manual=manual,
@@ -188,7 +188,7 @@ def _question(cell: Cell, name: str, path: Path) -> Question:
     )
 
 
-def _numbered(attributes: Mapping[str, str], word: str) -> tuple[str, ...]:
+def _read_numbered(attributes: Mapping[str, str], word: str) -> tuple[str, ...]:
     """Return the values of word1, word2, ... in that order."""
     numbers = [key.removeprefix(word) for key in attributes if key.startswith(word)]
     return tuple(attributes[f"{word}{n}"] for n in sorted(filter(str.isdigit, numbers), key=int))
@@ -203,7 +203,7 @@ def _rubric(cell: Cell, name: str, points: float, path: Path) -> tuple[RubricIte
     if whole := cell.attributes.get("rubric"):
         return (RubricItem(points, whole),)
     items = []
-    for text in _numbered(cell.attributes, "rubric"):
+    for text in _read_numbered(cell.attributes, "rubric"):
         match = re.fullmatch(r"(\d+(?:\.\d+)?): *(.+)", text)
         if match is None:
             problem = f'question {name}: rubric: got "{text}", expected "2: what they are for".'

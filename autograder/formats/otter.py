@@ -111,11 +111,11 @@ def _close(draft: Draft, block: Block) -> None:
         if names and names != [block.name]:
             about["defines"] = " ".join(dict.fromkeys(names))
         draft.cells.append(Cell("code", from_marks(code), about))
-        draft.tests += _weighed(block, [t for c in block.tests for t in _test(block.name, c)])
+        draft.tests += _weigh(block, [t for c in block.tests for t in _test(block.name, c)])
         draft.cells.append(check_cell(block.name))
 
 
-def _weighed(block: Block, tests: list[Test]) -> list[Test]:
+def _weigh(block: Block, tests: list[Test]) -> list[Test]:
     """Return the tests with weights that sum to the question's points, 1 where it names none."""
     points = block.settings.get("points", "")
     named = sum(test.weight for test in tests)
@@ -135,19 +135,19 @@ def _test(question: str, cell: dict[str, Any]) -> Iterator[Test]:
     text = plain_python(_IGNORED.sub("", _TEST_CONFIG.sub("", text)))
     if cell["kind"] == "code" and has_code(text):
         body = ast.parse(text).body
-        lines = [_asserted(body, _output(cell))]
-        lines += [_called(node) for node in body if isinstance(node, ast.FunctionDef)]
+        lines = [_write_assertion(body, _output(cell))]
+        lines += [_write_call(node) for node in body if isinstance(node, ast.FunctionDef)]
         weight = float(settings.get("points") or 0.0)
         yield Test(question, "\n".join(filter(None, lines)), weight, hidden)
 
 
-def _called(function: ast.FunctionDef) -> str:
+def _write_call(function: ast.FunctionDef) -> str:
     """Return the call of a test function: its arguments are the learner's names."""
     names = [argument.arg for argument in function.args.args]
     return f"{function.name}({', '.join(names)})" if function.name.startswith("test") else ""
 
 
-def _asserted(body: list[ast.stmt], output: str) -> str:
+def _write_assertion(body: list[ast.stmt], output: str) -> str:
     """Return a test whose output is given as one that asserts it."""
     if not output or any(isinstance(node, ast.FunctionDef) for node in body):
         return "\n".join(map(ast.unparse, body))

@@ -102,7 +102,7 @@ class LocalStudent:
         function = self._find(name)
         args, kwargs = to_plain(args, "arguments"), to_plain(kwargs, "arguments")
         with self._learners_code():
-            return to_plain(_awaited(function(*args, **kwargs)), f"{name}(...)")
+            return to_plain(_await_result(function(*args, **kwargs)), f"{name}(...)")
 
     def value(self, name: str, /) -> Any:
         """Return the learner's variable as plain data. See `Student.value`."""
@@ -115,7 +115,7 @@ class LocalStudent:
         there = self._ship(function)
         inputs = to_plain(inputs, "inputs")
         with self._learners_code():
-            return to_plain(_awaited(there(**inputs)), "the answer")
+            return to_plain(_await_result(there(**inputs)), "the answer")
 
     def ranks(
         self,
@@ -231,7 +231,7 @@ def _file(statement: Statement) -> str:
     return f"<cell {statement.cell}, line {statement.line}>"
 
 
-def _awaited(result: Any) -> Any:
+def _await_result(result: Any) -> Any:
     """Return what an async function returns, in a thread: a notebook's own loop is running."""
     if not inspect.iscoroutine(result):
         return result

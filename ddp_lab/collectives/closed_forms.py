@@ -10,6 +10,7 @@ Source: Thakur, Rabenseifner & Gropp, Int. J. High Perform. Comput. Appl. 19(1),
 from collections.abc import Callable
 from typing import TypeAlias
 
+from ddp_lab.arguments import check_sizes
 from ddp_lab.errors import InvalidArgument, UnknownAlgorithm
 
 # of p, n*beta and n*gamma in seconds, and alpha
@@ -97,11 +98,7 @@ def all_reduce_time(
 
 
 def _check(collective: str, algorithm: str, n_bytes: float, world_size: int) -> None:
-    if world_size < 1 or n_bytes < 0:
-        raise InvalidArgument(
-            f"cost: no such collective: got {n_bytes} bytes on {world_size} ranks, expected at "
-            "least 0 bytes and 1 rank."
-        )
+    check_sizes("cost", "collective", n_bytes, world_size)
     if (collective, algorithm) in POWERS_OF_TWO and world_size & (world_size - 1):
         raise InvalidArgument(
             f"cost: {algorithm} has this closed form for powers of two only: got {world_size} "

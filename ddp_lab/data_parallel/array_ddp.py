@@ -10,8 +10,6 @@ from typing import Any, Self
 from ddp_lab.data_parallel.bucketing import Caps, reverse_plan
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
-from ddp_lab.data_parallel.hooks.grad_bucket import CommHook, already_hooked, check_comm_hook
-from ddp_lab.data_parallel.join import UnevenInputs
 from ddp_lab.data_parallel.module_protocol import (
     ArraySlots,
     Module,
@@ -125,7 +123,6 @@ class ArrayDistributedDataParallel(DistributedDataParallel, Wrapper):
             broadcast_buffers is not False and forward_sync_buffers is not False
         )
         self.require_backward_grad_sync = True
-        self.uneven: UnevenInputs | None = None
         self.find_unused_parameters = find_unused_parameters
         self.static_graph = static_graph
         params = trainable(module)
@@ -188,31 +185,6 @@ class ArrayDistributedDataParallel(DistributedDataParallel, Wrapper):
             root = 0 if self.uneven is None else last_rank(self.group, not joined)
             for buffer in buffers:
                 self._broadcast(buffer, root)
-
-    def register_comm_hook(self, state: object, hook: CommHook) -> None:
-        """Have `hook(state, bucket)` communicate each bucket in place of the all-reduce.
-
-        It returns a future of the flat average, a NumPy array; the bucket comes undivided. Those
-        of `comm_hooks` work here as for torch modules.
-
-        Raises:
-            TypeError, ValueError: not a hook, by its signature.
-            RuntimeError: a hook was registered before.
-        """
-        check_comm_hook(hook)
-        averaging = self.reducer.averaging
-        if averaging.hook is not None:
-            raise already_hooked(hook, averaging.hook[0].__qualname__)
-        averaging.hook = hook, state
-
-    def join(
-        self,
-        divide_by_initial_world_size: bool = True,
-        enable: bool = True,
-        throw_on_early_termination: bool = False,
-    ) -> UnevenInputs:
-        """Let ranks run out of inputs at different times; see `join.UnevenInputs`."""
-        return UnevenInputs(self, divide_by_initial_world_size, enable, throw_on_early_termination)
 
     def shadow_step(self) -> None:
         """Do without inputs what the others do in an iteration, collective by collective."""

@@ -66,9 +66,9 @@ class Checkpoint:
         self.path = Path(path)
         self.group = _group(comm)
         self._gather = partial(gather_rows, self.group)
-        self._alike = {name: _unwrapped(part) for name, part in alike.items()}
+        self._alike = {name: _unwrap(part) for name, part in alike.items()}
         self._models = {
-            name: part.reducer  # type: ignore[attr-defined]
+            name: part.reducer
             for name, part in alike.items()
             if isinstance(part, DistributedDataParallel)
         }
@@ -150,7 +150,7 @@ def _group(comm: Any) -> Group:
     return group_for(group, torch.device("cuda" if is_nccl else "cpu"))
 
 
-def _unwrapped(part: Any) -> Any:
+def _unwrap(part: Any) -> Any:
     """Return the module itself, whose names do not depend on how it is trained."""
     return part.module if isinstance(part, DistributedDataParallel) else part
 
@@ -253,13 +253,13 @@ def _encode(value: Any, arrays: list[NDArray], where: str) -> Any:
         items = [_encode(v, arrays, f"{where}[{k}]") for k, v in enumerate(value)]
         return {"list" if isinstance(value, list) else "tuple": items}
     if not hasattr(value, "shape") or not hasattr(value, "dtype"):
-        raise _unknown(value, where)
+        raise _cannot_save(value, where)
     return _array(value, arrays, where)
 
 
 def _item(key: Any, value: Any, arrays: list[NDArray], where: str) -> list[Any]:
     if not isinstance(key, PLAIN):
-        raise _unknown(key, f"a key of {where or 'the state'}")
+        raise _cannot_save(key, f"a key of {where or 'the state'}")
     return [key, _encode(value, arrays, f"{where}.{key}" if where else str(key))]
 
 
@@ -272,7 +272,7 @@ def _array(value: Any, arrays: list[NDArray], where: str) -> dict[str, Any]:
     return {"array": len(arrays) - 1, "kind": kind, "bfloat16": is_short}
 
 
-def _unknown(value: Any, where: str) -> InvalidArgument:
+def _cannot_save(value: Any, where: str) -> InvalidArgument:
     return InvalidArgument(
         f"save: {where or 'the state'} cannot be saved: got {type(value).__name__}, expected "
         "arrays, numbers, text, or lists and dicts of them. Leave it out, or convert it."

@@ -1,11 +1,19 @@
 """DistributedDataParallel: one name for torch modules and for minitorch modules.
 
-May import: the standard library. The subclasses import this module.
+May import: grad_bucket, join. The subclasses import this module.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar
+
+from ddp_lab.data_parallel.hooks.grad_bucket import (
+    CommHook,
+    GradBucket,
+    already_hooked,
+    check_comm_hook,
+)
+from ddp_lab.data_parallel.join import UnevenInputs
 
 
 class DistributedDataParallel:
@@ -29,8 +37,14 @@ class DistributedDataParallel:
     class_for: ClassVar[Callable[[Any], type["DistributedDataParallel"]]]
     """Which subclass wraps a module; `wrapping` says."""
 
+    hook_buckets: ClassVar[tuple[type, ...]] = (GradBucket,)
+    """What a communication hook may say that its bucket is."""
+
     module: Any
+    reducer: Any
     require_backward_grad_sync: bool
+    mixed_precision: Any = None
+    uneven: UnevenInputs | None = None
 
     def __new__(cls, *args: Any, **kwargs: Any) -> "DistributedDataParallel":
         """Make an instance of the subclass that fits the module."""
@@ -58,6 +72,35 @@ class DistributedDataParallel:
             yield
         finally:
             self.require_backward_grad_sync = before
+
+    def register_comm_hook(self, state: object, hook: CommHook) -> None:
+        """Have `hook(state, bucket)` communicate each bucket in place of the all-reduce.
+
+        It returns a future of the flat average, an array of the module's library; the bucket comes
+        undivided. See `comm_hooks`.
+
+        Raises:
+            TypeError, ValueError: not a hook, by its signature.
+            RuntimeError: a hook was registered before.
+        """
+        check_comm_hook(hook, self.hook_buckets)
+        averaging = self.reducer.averaging
+        if averaging.hook is not None and self.mixed_precision is None:
+            raise already_hooked(hook, averaging.hook[0].__qualname__)
+        averaging.hook = hook, state
+
+    def join(
+        self,
+        divide_by_initial_world_size: bool = True,
+        enable: bool = True,
+        throw_on_early_termination: bool = False,
+    ) -> UnevenInputs:
+        """Let ranks run out of inputs at different times; who is done shadows the others.
+
+        With `divide_by_initial_world_size` gradients are divided by the number of ranks, else by
+        the number of those that still have inputs.
+        """
+        return UnevenInputs(self, divide_by_initial_world_size, enable, throw_on_early_termination)
 
     @staticmethod
     def _get_data_parallel_params(module: Any, named_params: bool = False) -> Iterator[Any]:

@@ -93,7 +93,7 @@ def client_of(cluster: Any) -> Iterator[Any]:
         yield cluster
         return
     try:
-        client = _connected(distributed, cluster)
+        client = _connect(distributed, cluster)
     except (OSError, ValueError) as error:
         raise InvalidArgument(
             f"launch: no Dask scheduler answers at {cluster!r}: {error}. "
@@ -103,7 +103,7 @@ def client_of(cluster: Any) -> Iterator[Any]:
         yield client
 
 
-def _connected(distributed: Any, address: str) -> Any:
+def _connect(distributed: Any, address: str) -> Any:
     """Return a client; tried again where the thread of Dask's own did not begin within its 10 s."""
     for _ in range(2):
         with contextlib.suppress(AssertionError):  # which is all that Dask says of it

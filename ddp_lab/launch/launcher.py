@@ -58,7 +58,7 @@ def launch(
         RankFailed: a rank raised or was killed; names the first guilty one, with its traceback.
         RankTimeout: the time is over; says who waits for whom, and where.
     """
-    world_size = _checked(fn, world_size)
+    world_size = _check_call(fn, world_size)
     timeout_s = time_limit("launch", timeout_s)
     places = equal_hosts(world_size, hosts)
     _check_hosts(places, link, transport)
@@ -84,7 +84,7 @@ def launch(
     return launch_processes(fn, world_size, args, transport, timeout_s, record, places, link)
 
 
-def _checked(fn: Any, world_size: Any) -> int:
+def _check_call(fn: Any, world_size: Any) -> int:
     """Return the number of ranks.
 
     Raises:

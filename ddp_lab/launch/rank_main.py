@@ -175,12 +175,12 @@ def _run(
         give(comm)
         send_message(link, READY)
         result = call(fn, comm, args)
-        return Outcome(_pickled(result), None, recorder.log if recorder else None)
+        return Outcome(_pickle(result), None, recorder.log if recorder else None)
     except BaseException as error:
         return Outcome(failure=failure_of(rank, error, time.monotonic()))
 
 
-def _pickled(result: Any) -> bytes:
+def _pickle(result: Any) -> bytes:
     try:
         data: bytes = cloudpickle.dumps(result)
     except Exception as error:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import anywidget
 
@@ -19,13 +19,18 @@ def module(name: str) -> str:
 class Chart(anywidget.AnyWidget):
     """A widget that also has a poster, a sentence and a standalone page.
 
-    A chart says which of its traits its page needs (`state_names`), and how it looks standing
-    still (`poster`, `summary`).
+    A chart says how it looks standing still (`poster`, `summary`); its page needs its own traits.
     """
 
     _css = texts("charts.css", "hall.css")
-    state_names: ClassVar[tuple[str, ...]] = ()
     title: Any  # a trait, where the page's title can be chosen
+
+    @property
+    def state_names(self) -> list[str]:
+        """The traits that a page needs: those that not every widget has, as they are defined."""
+        own = self.traits(sync=True).keys() - anywidget.AnyWidget.class_traits().keys()
+        defined = (name for kind in type(self).__mro__ for name in vars(kind))
+        return [name for name in defined if name in own and not name.startswith("_")]
 
     def heading(self) -> str:
         """Return the title of its page."""

@@ -120,7 +120,7 @@ def record(
     """
     names = tuple(name for name in COMPARED["all_reduce"] if name != "one_shot")
     where: Any = {"transport": "threads", "hosts": ranks, "link": link}
-    seconds_of = launch(_timed, ranks, names, tuple(sizes), rounds, **where)
+    seconds_of = launch(_measure, ranks, names, tuple(sizes), rounds, **where)
     points = [
         {"algorithm": name, "n": n, "seconds": float(max(rank[name, n] for rank in seconds_of))}
         for name, n in seconds_of[0]
@@ -129,7 +129,7 @@ def record(
     return {**at, "collective": "all_reduce", "points": points}
 
 
-def _timed(
+def _measure(
     comm: Communicator, names: tuple[str, ...], sizes: tuple[int, ...], rounds: int
 ) -> dict[tuple[str, int], float]:
     best: dict[tuple[str, int], float] = {}
@@ -150,9 +150,6 @@ class CollectivesExplorer(Chart):
     """
 
     _esm = module("collectives_explorer.js")
-    state_names = (
-        "rows", "recorded", "collective", "ranks", "size_log2", "latency_us", "bandwidth_gb_s"
-    )  # fmt: skip
     rows: Any = traitlets.List().tag(sync=True)
     recorded: Any = traitlets.Dict().tag(sync=True)
     collective = traitlets.Unicode("all_reduce").tag(sync=True)

@@ -42,10 +42,6 @@ class DdpTimeline(Chart):
     """
 
     _esm = module("ddp_timeline.js")
-    state_names = (
-        *("case", "recorded", "measured", "bucket_mib", "bandwidth_gb_s", "latency_us", "layers"),
-        "contention",
-    )
     case = traitlets.Dict().tag(sync=True)
     recorded: Any = traitlets.List().tag(sync=True)
     measured = traitlets.Dict().tag(sync=True)
@@ -148,7 +144,7 @@ class DdpTimeline(Chart):
         lanes = list(dict.fromkeys(span["lane"] for span in self.recorded))
         marks = [text(10, 22, self.heading()), *_lanes(step, scale)]
         for row, lane in enumerate(lanes, 2):
-            marks += _recorded(lane, [s for s in self.recorded if s["lane"] == lane], row, scale)
+            marks += _draw(lane, [s for s in self.recorded if s["lane"] == lane], row, scale)
         foot = TOP + (2 + len(lanes)) * (LANE + 12)
         marks.append(line([(LEFT, foot), (LEFT + limit * scale, foot)], "faint"))
         for tick in Axis(0.0, limit * 1e3).marks():
@@ -156,7 +152,7 @@ class DdpTimeline(Chart):
         return picture(WIDTH, foot + 28, self.summary(), marks)
 
 
-def _recorded(lane: str, spans: list[dict[str, Any]], row: int, scale: float) -> list[str]:
+def _draw(lane: str, spans: list[dict[str, Any]], row: int, scale: float) -> list[str]:
     """Return a lane of the recorded step, in the colours of the chart."""
     top = TOP + row * (LANE + 12)
     name = "link" if lane == "communication" else lane
@@ -203,12 +199,12 @@ def spans(step: StepTimes | None) -> list[dict[str, Any]]:
         }
         for span in step.spans()
         if span not in step.blocked
-        for start, end, hue in _coloured(span, waiting)
+        for start, end, hue in _colour(span, waiting)
     ]
     return sorted(spans, key=lambda stretch: float(stretch["start"]))  # a name fits until the next
 
 
-def _coloured(span: Span, waiting: list[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:
+def _colour(span: Span, waiting: list[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:
     """Yield the stretches of a span, cut where waiting begins and ends, with their colours."""
     talks = span.lane == "communication"
     edges = {span.start_ns, span.end_ns, *(edge for stretch in waiting for edge in stretch)}

@@ -64,7 +64,6 @@ class Lineage(Chart):
     """
 
     _esm = module("lineage.js")
-    state_names = ("title", "partitions", "steps", "shuffle", "cached", "stored")
     title = traitlets.Unicode("A machine is lost: what is done again?").tag(sync=True)
     partitions = traitlets.Int(4).tag(sync=True)
     steps = traitlets.Int(6).tag(sync=True)

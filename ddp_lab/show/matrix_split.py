@@ -66,7 +66,6 @@ class MatrixSplit(Chart):
     """
 
     _esm = module("matrix_split.js")
-    state_names = ("title", "way", "ranks", "chosen", "rows", "width", "times")
     title = traitlets.Unicode("Two products, shared out").tag(sync=True)
     way = traitlets.Unicode("column_row").tag(sync=True)
     ranks = traitlets.Int(2).tag(sync=True)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import traitlets
 
+from ddp_lab.collectives.closed_forms import all_reduce_time
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.show.chart import Chart, module
 from ddp_lab.show.svg_text import box, picture, text
@@ -37,11 +38,6 @@ class Row(NamedTuple):
     memory_bytes: float
 
 
-def ring_s(n_bytes: float, workers: int, bandwidth: float) -> float:
-    """Return the seconds of a ring all-reduce."""
-    return 2 * (workers - 1) * (ALPHA_S + n_bytes / workers / bandwidth)
-
-
 def rows(workers: int, batch_s: float, model_bytes: float, bandwidth: float) -> dict[str, Row]:
     """Return what each way costs: all take the same number of steps over the same data.
 
@@ -50,7 +46,8 @@ def rows(workers: int, batch_s: float, model_bytes: float, bandwidth: float) -> 
     whole, held = STEPS * batch_s, COPIES * model_bytes
     bubble = (MICROBATCHES + workers - 1) / MICROBATCHES
     cut_s = 2 * (ALPHA_S * MICROBATCHES + ACTIVATION_BYTES / bandwidth) if workers > 1 else 0.0
-    reduce_s, part = ring_s(model_bytes, workers, bandwidth), DATA_BYTES / workers
+    reduce_s = all_reduce_time("ring", model_bytes, workers, ALPHA_S, 1 / bandwidth)
+    part = DATA_BYTES / workers
     return {
         "copies": Row(whole, 0.0, held + DATA_BYTES),
         "end": Row(whole / workers, reduce_s, held + part),
@@ -72,7 +69,6 @@ class DistributionOptions(Chart):
     """
 
     _esm = module("options.js")
-    state_names = ("title", "quality", "workers", "model_mib", "gbytes", "batch_ms")
     title = traitlets.Unicode("Ways to train with several workers").tag(sync=True)
     quality = traitlets.Dict().tag(sync=True)
     workers = traitlets.Int(4).tag(sync=True)

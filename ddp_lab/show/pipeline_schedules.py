@@ -33,7 +33,6 @@ class PipelineSchedules(Chart):
     """
 
     _esm = module("pipeline_schedules.js")
-    state_names = ("title", "schedule", "ranks", "microbatches", "chunks", "ratio", "room")
     title = traitlets.Unicode("A step of a pipeline").tag(sync=True)
     schedule = traitlets.Unicode("1f1b").tag(sync=True)
     ranks = traitlets.Int(4).tag(sync=True)

@@ -71,7 +71,6 @@ class PlanOnMesh(Chart):
     """
 
     _esm = module("plan_on_mesh.js")
-    state_names = ("title", "table", "speeds", "counts", "model_name", "gbytes", "microbatches")
     title = traitlets.Unicode("The best plan on two hosts of four").tag(sync=True)
     table = traitlets.Dict().tag(sync=True)
     speeds = traitlets.List(list(SPEEDS)).tag(sync=True)

@@ -50,13 +50,13 @@ def summary(story: Story) -> str:
     sent = story.sent[-1]
     messages = sum(map(len, story.rounds))
     return (
-        f"{story.title}: {_counted(story.world_size, 'rank')}, {_counted(messages, 'message')} in "
-        f"{_counted(len(story.rounds), 'round')}. The busiest rank sent {max(sent)} bytes, "
+        f"{story.title}: {_count(story.world_size, 'rank')}, {_count(messages, 'message')} in "
+        f"{_count(len(story.rounds), 'round')}. The busiest rank sent {max(sent)} bytes, "
         f"the idlest {min(sent)}."
     )
 
 
-def _counted(count: int, what: str) -> str:
+def _count(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 

@@ -17,7 +17,6 @@ class RingPlayer(Chart):
 
     _esm = texts("hall.js", "ring_layout.js", "ring_player.js")
     _css = texts("ring_player.css", "hall.css")
-    state_names = ("story", "round")
     story = traitlets.Dict().tag(sync=True)
     round = traitlets.Int(0).tag(sync=True)
 

@@ -50,7 +50,6 @@ class Roofline(Chart):
     """
 
     _esm = module("roofline.js")
-    state_names = ("title", "devices", "tasks", "device", "log_intensity")
     title = traitlets.Unicode("What does a task wait for?").tag(sync=True)
     devices = traitlets.Dict().tag(sync=True)
     tasks = traitlets.Dict(TASKS).tag(sync=True)

@@ -36,10 +36,6 @@ class ScalingCurves(Chart):
     """
 
     _esm = module("scaling_curves.js")
-    state_names = (
-        *("title", "models", "model", "strategy", "devices", "gbit", "latency_us", "bucket_mib"),
-        "servers",
-    )
     title = traitlets.Unicode("Data-parallel training, predicted and published").tag(sync=True)
     models = traitlets.Dict().tag(sync=True)
     model = traitlets.Unicode().tag(sync=True)

@@ -36,9 +36,6 @@ class ServerTimeline(Chart):
     """
 
     _esm = module("server_timeline.js")
-    state_names = (
-        *("title", "draws", "consistency", "workers", "staleness", "backups", "share", "late"),
-    )
     title = traitlets.Unicode().tag(sync=True)
     draws: Any = traitlets.List().tag(sync=True)
     consistency = traitlets.Unicode("sync").tag(sync=True)

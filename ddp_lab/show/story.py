@@ -182,13 +182,13 @@ def tell(
         n_bytes=0 if inputs is None else int(inputs[0].nbytes),
         cuts=cuts,
         rounds=rounds,
-        known=_known(rounds, world_size, cuts),
-        sent=_sent(rounds, world_size),
-        ended_s=_ended(ordered, hops) if timed else (),
+        known=_trace_knowledge(rounds, world_size, cuts),
+        sent=_count_sent(rounds, world_size),
+        ended_s=_end_times(ordered, hops) if timed else (),
     )
 
 
-def _ended(messages: Sequence[Message], hops: Sequence[Hop]) -> tuple[float, ...]:
+def _end_times(messages: Sequence[Message], hops: Sequence[Hop]) -> tuple[float, ...]:
     """Return by round the seconds from the first message's start until all so far had arrived."""
     ends = [0.0] * (max(hop.round for hop in hops) + 1) if hops else []
     for message, hop in zip(messages, hops, strict=True):
@@ -265,7 +265,7 @@ def _cuts(hops: Iterable[Hop], n_elements: int) -> tuple[int, ...]:
     return tuple(sorted(edges))
 
 
-def _known(
+def _trace_knowledge(
     rounds: Iterable[Iterable[Hop]], world_size: int, cuts: tuple[int, ...]
 ) -> tuple[Knowledge, ...]:
     now = [[frozenset({rank}) for _ in cuts[1:]] for rank in range(world_size)]
@@ -279,7 +279,7 @@ def _known(
     return tuple(frames)
 
 
-def _sent(rounds: Iterable[Iterable[Hop]], world_size: int) -> tuple[tuple[int, ...], ...]:
+def _count_sent(rounds: Iterable[Iterable[Hop]], world_size: int) -> tuple[tuple[int, ...], ...]:
     totals = [0] * world_size
     frames = [tuple(totals)]
     for hops in rounds:

@@ -32,7 +32,6 @@ class TrainingCurves(Chart):
     """
 
     _esm = module("training_curves.js")
-    state_names = ("runs", "notes", "title", "x_label", "y_label", "log_y")
     runs = traitlets.Dict().tag(sync=True)
     notes = traitlets.Dict().tag(sync=True)
     title = traitlets.Unicode("Training").tag(sync=True)

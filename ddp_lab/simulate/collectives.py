@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from ddp_lab.arguments import check_sizes
 from ddp_lab.collectives.choose import on_wires
 from ddp_lab.collectives.closed_forms import POWERS_OF_TWO
 from ddp_lab.collectives.registry import lookup
 from ddp_lab.communicator.communicator import Communicator
-from ddp_lab.errors import InvalidArgument
 from ddp_lab.launch.threads import run_threads
 from ddp_lab.transport.links.link import Link
 from ddp_lab.transport.sim import SimWorld, SymmetricWorld
@@ -43,11 +43,7 @@ def collective(
         UnknownAlgorithm: the collective has no such algorithm.
         InvalidArgument: fewer than 0 bytes or than 1 rank.
     """
-    if world_size < 1 or n_bytes < 0:
-        raise InvalidArgument(
-            f"simulate: no such collective: got {n_bytes} bytes on {world_size} ranks, expected "
-            "at least 0 bytes and 1 rank."
-        )
+    check_sizes("simulate", "collective", n_bytes, world_size)
     lookup(name, "reference" if algorithm == "auto" else algorithm)
     if algorithm == "auto":
         algorithm = on_wires(name, int(n_bytes), world_size, link=None)

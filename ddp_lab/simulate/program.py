@@ -3,7 +3,7 @@
 The messages are the function's own. What it computes with NumPy on its array takes gamma a byte
 too: the array is of a class that charges each arithmetic operation to the rank that runs it.
 
-May import: NumPy, errors, communicator, transport.links, transport.sim, launch.
+May import: NumPy, arguments, communicator, transport.links, transport.sim, launch.
 """
 
 import threading
@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ddp_lab.arguments import check_sizes
 from ddp_lab.communicator.communicator import Communicator
-from ddp_lab.errors import InvalidArgument
 from ddp_lab.launch.threads import run_threads
 from ddp_lab.transport.links.link import Link
 from ddp_lab.transport.sim import SimWorld
@@ -59,11 +59,7 @@ def program(
         InvalidArgument: fewer than 0 bytes or than 1 rank.
         RankFailed: `run` raised on a rank.
     """
-    if world_size < 1 or n_bytes < 0:
-        raise InvalidArgument(
-            f"simulate.program: no such run: got {n_bytes} bytes on {world_size} ranks, expected "
-            "at least 0 bytes and 1 rank."
-        )
+    check_sizes("simulate.program", "run", n_bytes, world_size)
     count = world_size * PARTS
 
     def body(comm: Communicator) -> None:

@@ -10,6 +10,7 @@ Whoever implements these four methods, in whatever process, can carry `Communica
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
+import numpy as np
 import numpy.typing as npt
 
 from ddp_lab.errors import Mismatch
@@ -130,8 +131,15 @@ class Sent:
 SENT = Sent()
 
 
-def check_buffer(buffer: NDArray, dtype: Any, shape: tuple[int, ...], src: int, rank: int) -> None:
-    """Raise `Mismatch` unless a message of this dtype and shape fits `buffer` exactly."""
+def delivered(array: Any, buffer: Any, src: int, rank: int) -> Any:
+    """Return the array of a message, or the buffer that waits for it, filled with it.
+
+    Raises:
+        Mismatch: the message does not fit the buffer exactly.
+    """
+    if buffer is None or array is buffer:
+        return array
+    dtype, shape = array.dtype, array.shape
     if buffer.dtype != dtype or buffer.shape != shape:
         raise Mismatch(
             f"recv: the message does not fit the buffer: rank {src} sent {dtype_name(dtype)} "
@@ -139,3 +147,5 @@ def check_buffer(buffer: NDArray, dtype: Any, shape: tuple[int, ...], src: int, 
             "Receive into a buffer of the sender's shape and dtype.",
             (src, rank),
         )
+    np.copyto(buffer, array)
+    return buffer

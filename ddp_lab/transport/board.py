@@ -69,11 +69,22 @@ class Board(Protocol):
 class Allowance(threading.local):
     """When the waits of a thread must have ended: each thread of a rank has its own."""
 
-    end = float("inf")
+    end = float("inf")  # of the class: asked in every wait, and no thread need have set it
+
+
+class Allowances:
+    """When the waits of each thread of a rank must have ended, for the boards to have."""
+
+    def __init__(self) -> None:
+        self._allowance = Allowance()
 
     def allow(self, seconds: float) -> None:
-        """Let this thread wait for so long from now on."""
-        self.end = time.monotonic() + seconds
+        """Let the calling thread wait for so long from now on, and no longer."""
+        self._allowance.end = time.monotonic() + seconds
+
+    def has_own_limit(self) -> bool:
+        """Return whether the waits of the calling thread end before the run must have ended."""
+        return self._allowance.end < float("inf")
 
 
 class Onlooker(threading.Thread):
@@ -95,28 +106,20 @@ class Watched(Protocol):
     board: Board
 
 
-class MemoryBoard:
+class MemoryBoard(Allowances):
     """A board for ranks that are threads of one process."""
 
-    def __init__(self, size: int, deadline: float = float("inf")) -> None:
+    def __init__(self, size: int) -> None:
+        super().__init__()
         self.size = size
         self.silent = NOBODY
-        self._deadline = deadline
-        self._allowance = Allowance()
+        self._deadline = float("inf")
         self._states = [RUNNING] * size
         self._doing = [b""] * size
         self._waits: list[tuple[int, bytes]] = [(-1, b"")] * size
         self._why = [""] * size
         self._lock = threading.Lock()
         self._entered: dict[tuple[bytes, tuple[int, ...]], tuple[int, bytes, int]] = {}
-
-    def allow(self, seconds: float) -> None:
-        """Let the calling thread wait for so long from now on, and no longer."""
-        self._allowance.allow(seconds)
-
-    def has_own_limit(self) -> bool:
-        """Return whether the waits of the calling thread end before the run must have ended."""
-        return self._allowance.end < float("inf")
 
     @property
     def deadline(self) -> float:
@@ -189,6 +192,15 @@ def deadlock(board: Board, rank: int, peer: int, report: str) -> Deadlock:
     return Deadlock(
         f"{waiting(board.read(rank))}: ranks wait for each other, and none will send: "
         f"{report} Let one of them send first, or all call the same.",
+        peer,
+    )
+
+
+def silent(rank: int, peer: int, timeout_s: float | None) -> RankTimeout:
+    """Return the error of a wait that ran out of its own time."""
+    return RankTimeout(
+        f"recv: nothing came: rank {rank} waited {timeout_s} s for rank {peer} at "
+        f"{headers.call_site().decode()}. See what rank {peer} does instead of sending.",
         peer,
     )
 

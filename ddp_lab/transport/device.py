@@ -17,12 +17,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy.typing as npt
 import torch
 
-from ddp_lab.device_array import DeviceArray, adopted, keep_for, synchronize, torch_dtype
+from ddp_lab.device_array import DeviceArray, HoldsTensors, keep_for, synchronize
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.transport.base import SENT, NDArray, Sent, Shape
+from ddp_lab.transport.base import SENT, NDArray, Sent
 from ddp_lab.transport.threads import Receive, ThreadTransport, ThreadWorld
 
 
@@ -89,19 +88,14 @@ class DeviceWorld(ThreadWorld):
         return run
 
 
-class DeviceTransport(ThreadTransport):
+class DeviceTransport(HoldsTensors, ThreadTransport):
     """One rank's end of a `DeviceWorld`."""
 
     _world: DeviceWorld
 
-    @property
-    def device(self) -> torch.device:
-        """The device that all ranks share."""
-        return self._world.device
-
-    def adopt(self, x: Any) -> DeviceArray | None:
-        """Return `x` as an array of the device, if it is a tensor there."""
-        return adopted(x, self.device)
+    def __init__(self, world: DeviceWorld, rank: int) -> None:
+        super().__init__(world, rank)
+        self.device = world.device
 
     def beside(self, job: Callable[[], Any]) -> Callable[[], Any]:
         """Return a job for the thread of asynchronous calls; see `DeviceWorld.beside`."""
@@ -121,10 +115,6 @@ class DeviceTransport(ThreadTransport):
     ) -> "DeviceReceive":
         """Receive the next array from `src`."""
         return DeviceReceive(self._world, src, self.rank, channel, buffer)
-
-    def empty(self, shape: Shape, dtype: npt.DTypeLike) -> Any:
-        """Return an array of the device."""
-        return DeviceArray(torch.empty(shape, dtype=torch_dtype(dtype), device=self.device))
 
 
 class DeviceReceive(Receive):

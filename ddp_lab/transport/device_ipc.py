@@ -10,22 +10,20 @@ it is tested; on CUDA it has not been run yet. Timings are those of peer copies 
 """
 
 import pickle
-from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch.multiprocessing import reductions, set_sharing_strategy
 
-from ddp_lab.device_array import DeviceArray, adopted, beside, synchronize, torch_dtype
-from ddp_lab.transport.base import NDArray, Shape, Work, check_buffer
+from ddp_lab.device_array import DeviceArray, HoldsTensors, synchronize
+from ddp_lab.transport.base import NDArray, Work, delivered
 
 HANDLE = b"\x01"  # begins the header of a message that is a handle; headers are printable text
 
 
-class IpcTransport:
+class IpcTransport(HoldsTensors):
     """One rank's end: `host` carries handles, headers and NumPy arrays."""
 
     def __init__(self, host: Any, device: torch.device) -> None:
@@ -38,14 +36,6 @@ class IpcTransport:
         self.board = host.board
         self.device = device
         self.host = host
-
-    def adopt(self, x: Any) -> DeviceArray | None:
-        """Return `x` as an array of the device, if it is a tensor there."""
-        return adopted(x, self.device)
-
-    def beside(self, job: Callable[[], Any]) -> Callable[[], Any]:
-        """Return a job that begins after what this thread has queued on the device until now."""
-        return beside(self.device, job)
 
     def isend(self, array: Any, dst: int, *, channel: int = 0, header: bytes = b"") -> Work:
         """Send a copy."""
@@ -65,10 +55,6 @@ class IpcTransport:
         """Return whether a message of `src` on this channel waits for a receive."""
         waits: bool = self.host.probe(src, channel)
         return waits
-
-    def empty(self, shape: Shape, dtype: npt.DTypeLike) -> Any:
-        """Return an array of the device."""
-        return DeviceArray(torch.empty(shape, dtype=torch_dtype(dtype), device=self.device))
 
     def close(self) -> None:
         """Close the transport beneath."""
@@ -94,12 +80,7 @@ class IpcReceive:
             if self.header.startswith(HANDLE):
                 self.header = self.header.removeprefix(HANDLE)
                 array = self._open(array)
-            if self._buffer is not None:
-                rank = self._transport.rank
-                check_buffer(self._buffer, array.dtype, array.shape, self._src, rank)
-                np.copyto(self._buffer, array)
-                array = self._buffer
-            self._array = array
+            self._array = delivered(array, self._buffer, self._src, self._transport.rank)
         return self._array
 
     def _open(self, handle: NDArray) -> DeviceArray:

@@ -239,7 +239,7 @@ class SimReceive(Receive):
 
     def wait(self, timeout_s: float | None = None) -> NDArray:
         """Return the array; the clock is then at least the time of its arrival."""
-        array = super().wait(timeout_s)
+        array: NDArray = super().wait(timeout_s)
         transport = self._transport
         if self._arrived_at is None:
             sent_at: Any = self.note

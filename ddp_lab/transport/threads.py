@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ddp_lab.errors import RankLost, RankTimeout
-from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, check_buffer
+from ddp_lab.errors import RankLost
+from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, delivered
 from ddp_lab.transport.board import (
     Board,
     MemoryBoard,
@@ -22,6 +22,7 @@ from ddp_lab.transport.board import (
     inspect,
     is_alone,
     report_of,
+    silent,
 )
 from ddp_lab.transport.header import call_site
 
@@ -174,15 +175,6 @@ class ThreadWorld:
         return list(waits) if stayed and not came else []
 
 
-def silent(rank: int, peer: int, timeout_s: float | None) -> RankTimeout:
-    """Return the error of a wait that ran out of its own time."""
-    return RankTimeout(
-        f"recv: nothing came: rank {rank} waited {timeout_s} s for rank {peer} at "
-        f"{call_site().decode()}. See what rank {peer} does instead of sending.",
-        peer,
-    )
-
-
 class Receive:
     """A receive, before and after its message came."""
 
@@ -194,7 +186,7 @@ class Receive:
         self.done = False
         self._world = world
         self.buffer = buffer
-        self._array: NDArray | None = None
+        self._array: Any = None
         self.note: Any = None
         self.waiter = threading.current_thread()
         world.want(self)
@@ -204,17 +196,11 @@ class Receive:
         self._array, self.header, self.note = array, header, note
         self.done = True
 
-    def wait(self, timeout_s: float | None = None) -> NDArray:
+    def wait(self, timeout_s: float | None = None) -> Any:
         """Return the array, or the buffer filled with it."""
         self._world.wait(self, timeout_s)
-        array = self._array
-        assert array is not None
-        if self.buffer is None or array is self.buffer:
-            return array
-        check_buffer(self.buffer, array.dtype, array.shape, self.src, self.dst)
-        np.copyto(self.buffer, array)
-        self._array = self.buffer
-        return self.buffer
+        self._array = delivered(self._array, self.buffer, self.src, self.dst)
+        return self._array
 
     def test(self) -> bool:
         """Return whether the message has come."""

@@ -46,36 +46,36 @@ def read(source: Path, tables: Collection[str], course: str = "") -> Rows:
 def _rows_of(files: Sequence[Path], tables: Collection[str], course: str) -> Rows:
     dumped = next((path for path in files if path.name == DUMP), None)
     if dumped:
-        return _dumped(dumped, tables, course)
+        return _read_dump(dumped, tables, course)
     root = min((path for path in files if path.name == DATABASE), key=lambda path: len(path.parts))
     path = root.parent / "courses" / course / DATABASE if course else root
-    return _kept(path, tables) if path in files else {}
+    return _read_database(path, tables) if path in files else {}
 
 
-def _kept(path: Path, tables: Collection[str]) -> Rows:
+def _read_database(path: Path, tables: Collection[str]) -> Rows:
     with closing(sqlite3.connect(path)) as connection:
         connection.row_factory = sqlite3.Row
         query = "SELECT name FROM sqlite_master WHERE type = 'table'"
         there = {row["name"] for row in connection.execute(query)}
         return {
             table: [
-                {name: _typed(table, name, row[name]) for name in row.keys()}  # noqa: SIM118 - a Row
+                {name: _convert(table, name, row[name]) for name in row.keys()}  # noqa: SIM118 - a Row
                 for row in connection.execute(f"SELECT * FROM {table}")
             ]
             for table in sorted(there.intersection(tables))
         }
 
 
-def _dumped(path: Path, tables: Collection[str], course: str) -> Rows:
+def _read_dump(path: Path, tables: Collection[str], course: str) -> Rows:
     rows: Rows = {}
     for table, cells in dumps.rows_of(path, tables, course):
-        texts = {name.decode(): _unescaped(cell) for name, cell in cells.items()}
-        typed = {name: _typed(table, name, text) for name, text in texts.items()}
+        texts = {name.decode(): _unescape(cell) for name, cell in cells.items()}
+        typed = {name: _convert(table, name, text) for name, text in texts.items()}
         rows.setdefault(table, []).append(typed)
     return rows
 
 
-def _unescaped(cell: bytes) -> str | None:
+def _unescape(cell: bytes) -> str | None:
     """Return what a cell of PostgreSQL's COPY stands for."""
     if cell == b"\\N":
         return None
@@ -83,7 +83,7 @@ def _unescaped(cell: bytes) -> str | None:
     return re.sub(r"\\(.)", lambda match: signs.get(match[1], match[1]), cell.decode())
 
 
-def _typed(table: str, name: str, value: Any) -> Any:
+def _convert(table: str, name: str, value: Any) -> Any:
     """Return a value as the column has it today; SQLite has 1 for true, PostgreSQL's dump t."""
     column = metadata.tables[table].c.get(name.strip('"'))
     if value is None or column is None:

@@ -134,7 +134,7 @@ def unpacked(
     """
     with tempfile.TemporaryDirectory(dir=beside or source.parent, prefix=".restore-") as folder:
         try:
-            files = _extracted(source, Path(folder))
+            files = _extract(source, Path(folder))
             if (Path(folder) / DUMP).exists():
                 dumps.prove(Path(folder) / DUMP)
             for path in files:
@@ -147,7 +147,7 @@ def unpacked(
         yield files
 
 
-def _extracted(source: Path, folder: Path) -> list[Path]:
+def _extract(source: Path, folder: Path) -> list[Path]:
     with source.open("rb") as file:
         first_line = file.readline(200)
         if not first_line.startswith(_KIND) or _head(file) != first_line:

@@ -167,7 +167,7 @@ class Queue:
             self._trouble = None
         except Exception as error:  # the lease runs out and is taken again
             log.exception("queue: a worker could not read or write the database")
-            self._trouble = _said(error)
+            self._trouble = _first_line(error)
             busy = False
         return busy
 
@@ -227,8 +227,8 @@ class Queue:
                 self._count("killed")
             else:
                 unable = isinstance(error, GraderUnable)
-                fault = _said(error) if unable else self._fault(grader, claim.lab)
-                self._failed(claim, _said(error), fault)
+                fault = _first_line(error) if unable else self._fault(grader, claim.lab)
+                self._failed(claim, _first_line(error), fault)
         else:
             missing = _missing_module(report) and self._missing_here(grader, claim.lab)
             if missing:
@@ -265,7 +265,7 @@ class Queue:
         try:
             report = grader.grade(str(self._labs / lab), self._solution(lab))
         except Exception as error:
-            return _said(error)
+            return _first_line(error)
         missing = _missing_module(report)
         if missing is not None:
             return f"the solution gets {report.score:g} of {report.max_score:g} here: {missing}"
@@ -320,7 +320,7 @@ def _missing_module(report: Report) -> str | None:
     return next((error[1] for error in errors if error), None)
 
 
-def _said(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     """Return one line of an error: a page and a metric have no room for more."""
     if isinstance(error, GraderDied):
         return str(error).splitlines()[0][:500]

@@ -32,8 +32,8 @@ _ALGORITHMS = ["RS256", "PS256", "ES256", "EdDSA"]
 _LEEWAY_S = 60
 
 
-def sealed(values: Mapping[str, str], key: str, purpose: str, lives_s: float) -> str:
-    """Return the values as a text for a cookie, which `unsealed` reads for `lives_s`."""
+def seal(values: Mapping[str, str], key: str, purpose: str, lives_s: float) -> str:
+    """Return the values as a text for a cookie, which `unseal` reads for `lives_s`."""
     from joserfc import jwt
     from joserfc.jwk import OctKey
 
@@ -41,8 +41,8 @@ def sealed(values: Mapping[str, str], key: str, purpose: str, lives_s: float) ->
     return jwt.encode({"alg": _SEAL}, claims, OctKey.import_key(key))
 
 
-def unsealed(text: str, key: str, purpose: str, state: str) -> dict[str, str]:
-    """Return what `sealed` was given, if `state`, which came back, is the one in it.
+def unseal(text: str, key: str, purpose: str, state: str) -> dict[str, str]:
+    """Return what `seal` was given, if `state`, which came back, is the one in it.
 
     Raises:
         Refused: 403, it was sealed elsewhere, for something else, or too long ago.
@@ -99,7 +99,7 @@ class SignIn:
         """Return the address to send a browser to, and what it has to keep meanwhile."""
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
         attempt = Asked(state, nonce, verifier, next)
-        with answering(), self._session() as session:
+        with refusing_errors(), self._session() as session:
             url, _ = session.create_authorization_url(
                 self._provider.endpoints()[0],
                 state=attempt.state,
@@ -114,7 +114,7 @@ class SignIn:
         Raises:
             Refused: 403, the provider does not stand by it; 502, it does not answer.
         """
-        with answering(), self._session() as session:
+        with refusing_errors(), self._session() as session:
             url = self._provider.endpoints()[1]
             token = session.fetch_token(url, code=code, code_verifier=asked.verifier)
             return self._provider.who(dict(token), asked.nonce)
@@ -134,7 +134,7 @@ class SignIn:
 
 
 @contextmanager
-def answering() -> Iterator[None]:
+def refusing_errors() -> Iterator[None]:
     """Make of what goes wrong between the provider and us a refusal that tells no secret."""
     from authlib.common.errors import AuthlibBaseError
     from joserfc.errors import JoseError
@@ -159,11 +159,11 @@ class OpenId:
         self._issuer = issuer.rstrip("/")
         self._client_id = client_id
         self._claim = claim
-        self._keys = KeySets(fetched)
+        self._keys = KeySets(fetch_json)
 
     @cached_property
     def _metadata(self) -> dict[str, Any]:
-        return fetched(f"{self._issuer}/.well-known/openid-configuration")
+        return fetch_json(f"{self._issuer}/.well-known/openid-configuration")
 
     def endpoints(self) -> tuple[str, str]:
         """Return where a browser is sent, and where a code becomes a token."""
@@ -172,7 +172,7 @@ class OpenId:
     def who(self, token: dict[str, Any], nonce: str) -> str:
         """Return the login that a proven ID token names."""
         signed = self._keys.claims(self._metadata["jwks_uri"], token["id_token"], _ALGORITHMS)
-        claims = proven(signed, self._metadata["issuer"], self._client_id, nonce)
+        claims = verify(signed, self._metadata["issuer"], self._client_id, nonce)
         if self._metadata["issuer"].rstrip("/") != self._issuer:
             raise ValueError("issuer")
         if claims.get("azp", self._client_id) != self._client_id:
@@ -202,14 +202,14 @@ class Hub:
     def who(self, token: dict[str, Any], _nonce: str) -> str:
         """Return the name of the hub's user."""
         headers = {"Authorization": f"Bearer {token['access_token']}"}
-        return str(fetched(f"{self._url}/hub/api/user", headers)["name"])
+        return str(fetch_json(f"{self._url}/hub/api/user", headers)["name"])
 
 
-def fetched(url: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
+def fetch_json(url: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
     """Return the JSON object that is at an address.
 
     Raises:
-        RequestException, KeyError: it is not to be had; `answering` makes a refusal of both.
+        RequestException, KeyError: it is not to be had; `refusing_errors` makes a refusal of both.
     """
     import requests
 
@@ -221,7 +221,7 @@ def fetched(url: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
     return body
 
 
-def proven(claims: dict[str, Any], issuer: str, client_id: str, nonce: str) -> dict[str, Any]:
+def verify(claims: dict[str, Any], issuer: str, client_id: str, nonce: str) -> dict[str, Any]:
     """Return what a signed ID token says, once it is the issuer's, for us, now and of this nonce.
 
     Raises:
@@ -270,9 +270,9 @@ class KeySets:
                 return dict(jwt.decode(token, keys, algorithms=algorithms).claims)
             except InvalidKeyIdError:
                 pass
-        return dict(jwt.decode(token, self._fetched(url), algorithms=algorithms).claims)
+        return dict(jwt.decode(token, self._fetch_keys(url), algorithms=algorithms).claims)
 
-    def _fetched(self, url: str) -> "KeySet":
+    def _fetch_keys(self, url: str) -> "KeySet":
         from joserfc.jwk import KeySet
 
         keys = KeySet.import_key_set({"keys": self._fetch(url)["keys"]})

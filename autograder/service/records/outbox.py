@@ -20,6 +20,9 @@ from autograder.service.times import iso
 _LEASE_S = 120.0  # longer than one sending, with its token and its line item, can take
 _MOST_S = 3600.0
 _MOST_SHOWN = 100
+_SAME_COURSE = (lti_labs.c.platform == lti_people.c.platform) & (
+    lti_labs.c.context == lti_people.c.context
+)
 
 
 @dataclass(frozen=True)
@@ -56,12 +59,9 @@ def touch_people(
 
 
 def _add(connection: sa.Connection, *which: sa.ColumnElement[bool]) -> None:
-    lab = (lti_labs.c.platform == lti_people.c.platform) & (
-        lti_labs.c.context == lti_people.c.context
-    )
     columns = (lti_people.c.platform, lti_people.c.person_id, lti_labs.c.lab)
     rows = sa.select(*columns, sa.literal(0.0), sa.literal(0), sa.literal(""))
-    rows = rows.select_from(lti_people).join(lti_labs, lab).join(people)
+    rows = rows.select_from(lti_people).join(lti_labs, _SAME_COURSE).join(people)
     rows = rows.where(people.c.role == LEARNER, *which)
     names = ("platform", "person_id", "lab", "not_before", "tries", "problem")
     connection.execute(lti_outbox.insert().from_select(names, rows))
@@ -141,11 +141,8 @@ def _target(row: Any) -> "sa.Select[Any]":
     """Return whose grade it is and where it goes, as a `Due` calls it."""
     whose = (lti_people.c.platform, lti_people.c.person_id, people.c.login, lti_people.c.subject)
     where = (lti_people.c.context, lti_labs.c.lab, lti_labs.c.lineitem, lti_labs.c.lineitems)
-    here = (lti_labs.c.platform == lti_people.c.platform) & (
-        lti_labs.c.context == lti_people.c.context
-    )
-    query = sa.select(*whose, *where).select_from(lti_people).join(people).join(lti_labs, here)
-    return query.where(
+    query = sa.select(*whose, *where).select_from(lti_people).join(people)
+    return query.join(lti_labs, _SAME_COURSE).where(
         lti_people.c.platform == row.platform,
         lti_people.c.person_id == row.person_id,
         lti_labs.c.lab == row.lab,

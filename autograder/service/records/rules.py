@@ -27,12 +27,12 @@ from autograder.service.times import date, later, moment, zoned
 _DAY_S = 86_400
 
 
-def _given(value: object, info: ValidationInfo) -> str | None:
+def _check_date(value: object, info: ValidationInfo) -> str | None:
     return date(value, f"lab: {info.field_name}")
 
 
 _TIME = {"type": ["string", "null"], "format": "date-time"}
-Date = Annotated[str | None, BeforeValidator(_given), WithJsonSchema(_TIME)]
+Date = Annotated[str | None, BeforeValidator(_check_date), WithJsonSchema(_TIME)]
 OrNone = BeforeValidator(lambda value: 0.0 if value is None else value)
 
 

@@ -189,10 +189,10 @@ def _shares(connection: sa.Connection, reckoning: Reckoning, chosen: _Chosen) ->
     kinds = sa.select(counts.c.lab).where(counts.c.kind == POINTS).group_by(counts.c.lab)
     alike = set(connection.scalars(kinds.having(sa.func.count() == 1)))
     decided = set(connection.scalars(sa.select(decisions.c.lab).distinct()))
-    selects = [_decided(rule), *_missing(reckoning)]
+    selects = [_select_decisions(rule), *_missing(reckoning)]
     for lab, points in reckoning.points.items():
         most = points if lab in alike else None
-        selects.append(_graded(rule, lab, most, decided=lab in decided))
+        selects.append(_scores_of(rule, lab, most, decided=lab in decided))
     selects = [query.where(chosen(query.selected_columns.person_id)) for query in selects]
     counted = _without_lowest(sa.union_all(*selects).subquery(), rule.drop_lowest)
     earned = sa.func.sum(counted.c.share * counted.c.weight) / sa.func.sum(counted.c.weight)
@@ -200,7 +200,7 @@ def _shares(connection: sa.Connection, reckoning: Reckoning, chosen: _Chosen) ->
     return sa.select(counted.c.person_id, rounded).group_by(counted.c.person_id).subquery()
 
 
-def _weighed(
+def _select_weighed(
     rule: CourseRule, lab: str, person: Any, score: Any, full: sa.ColumnElement[Any]
 ) -> sa.Select[Any]:
     """Select the share and the weight of a score in a lab, unless it does not count."""
@@ -209,7 +209,7 @@ def _weighed(
     return sa.select(*columns).where(full > 0, weight > 0)
 
 
-def _decided(rule: CourseRule) -> sa.Select[Any]:
+def _select_decisions(rule: CourseRule) -> sa.Select[Any]:
     """Select the points that staff set."""
     column = decisions.c
     by_lab = sa.case(dict(rule.weights), value=column.lab, else_=1.0) if rule.weights else None
@@ -222,10 +222,10 @@ def _decided(rule: CourseRule) -> sa.Select[Any]:
     )
 
 
-def _graded(rule: CourseRule, lab: str, most: float | None, *, decided: bool) -> sa.Select[Any]:
+def _scores_of(rule: CourseRule, lab: str, most: float | None, *, decided: bool) -> sa.Select[Any]:
     """Select the scores of a lab that gives `most`, or several; not those `decided` otherwise."""
     full = submissions.c.max_score if most is None else sa.literal(most, sa.Float)
-    query = _weighed(rule, lab, standings.c.person_id, standings.c.score, full)
+    query = _select_weighed(rule, lab, standings.c.person_id, standings.c.score, full)
     if most is None:
         query = query.join_from(standings, submissions, submissions.c.id == standings.c.best_id)
     query = query.where(standings.c.lab == lab, standings.c.score.is_not(None))
@@ -245,7 +245,7 @@ def _missing(reckoning: Reckoning) -> list[sa.Select[Any]]:
             for table in (submissions, decisions)
         ]
         full = sa.literal(points, sa.Float)
-        query = _weighed(reckoning.rule, lab, people.c.id, sa.literal(0.0, sa.Float), full)
+        query = _select_weighed(reckoning.rule, lab, people.c.id, sa.literal(0.0, sa.Float), full)
         selects.append(query.where(people.c.role == LEARNER, *nothing, people.c.id.not_in(late)))
     return selects
 

@@ -59,13 +59,13 @@ def counted(learners: Collection[Person], submissions: Submissions, lab: str = "
     for decision in submissions.decisions(ids, lab):
         if decision.person_id in logins:
             labs = book[logins[decision.person_id]]
-            labs[decision.lab] = _decided(
+            labs[decision.lab] = _apply_decision(
                 decision, logins[decision.person_id], labs.get(decision.lab)
             )
     return book
 
 
-def _decided(decision: Decision, login: str, entry: Entry | None) -> Entry:
+def _apply_decision(decision: Decision, login: str, entry: Entry | None) -> Entry:
     """Return what counts by a decision; a submission of number 0 where there is none."""
     if entry is None:
         when = decision.decided_at
@@ -137,7 +137,7 @@ def page(submissions: Submissions, asked: Asked) -> Page:
     database = submissions.database
     stale = asked.sort.removeprefix("-") == COURSE and not bring_few_up_to_date(submissions)
     start = (asked.page - 1) * PAGE_ROWS
-    query = _sorted(query, submissions, asked, stale=stale).offset(start).limit(PAGE_ROWS)
+    query = _sort(query, submissions, asked, stale=stale).offset(start).limit(PAGE_ROWS)
     learners = [Person(*row) for row in database.rows(query)]
     count = sa.select(sa.func.count()).select_from(people).where(*conditions)
     total = database.scalar(count) or 0
@@ -145,7 +145,7 @@ def page(submissions: Submissions, asked: Asked) -> Page:
     return Page(shown, pages_of(total, PAGE_ROWS), total, stale)
 
 
-def _sorted(
+def _sort(
     query: sa.Select[Any], submissions: Submissions, asked: Asked, *, stale: bool
 ) -> sa.Select[Any]:
     order, turned = asked.sort.removeprefix("-"), asked.sort.startswith("-")

@@ -83,26 +83,26 @@ def calendar(labs: Iterable[Mapping[str, Any]], host: str, now: float) -> str:
                 lines += _event(
                     f"{lab['name']}-{what}@{host}", f"{lab['title']} {words}", lab[what], now
                 )
-    return "".join(f"{_folded(line)}\r\n" for line in (*lines, "END:VCALENDAR"))
+    return "".join(f"{_fold(line)}\r\n" for line in (*lines, "END:VCALENDAR"))
 
 
 def _event(uid: str, words: str, at: str, now: float) -> Sequence[str]:
     start, stamp = _utc(moment(at)), _utc(now)
-    times = (f"UID:{_escaped(uid)}", f"DTSTAMP:{stamp}", f"DTSTART:{start}", f"DTEND:{start}")
-    return ("BEGIN:VEVENT", *times, f"SUMMARY:{_escaped(words)}", "END:VEVENT")
+    times = (f"UID:{_escape(uid)}", f"DTSTAMP:{stamp}", f"DTSTART:{start}", f"DTEND:{start}")
+    return ("BEGIN:VEVENT", *times, f"SUMMARY:{_escape(words)}", "END:VEVENT")
 
 
 def _utc(seconds: float) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC):%Y%m%dT%H%M%SZ}"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     for sign in "\\;,":
         text = text.replace(sign, f"\\{sign}")
     return text
 
 
-def _folded(line: str) -> str:
+def _fold(line: str) -> str:
     """Return a line in pieces of at most 75 octets, each after the first behind a space."""
     pieces, size = [""], 0
     for sign in line:

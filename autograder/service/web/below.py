@@ -40,14 +40,14 @@ class Below:
 
         async def send_below(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = [(name, _moved(name, value, path)) for name, value in message["headers"]]
+                headers = [(name, _move(name, value, path)) for name, value in message["headers"]]
                 message = {**message, "headers": headers}
             await send(message)
 
         await course({**scope, "root_path": match[1]}, receive, send_below)
 
 
-def _moved(name: bytes, value: bytes, path: bytes) -> bytes:
+def _move(name: bytes, value: bytes, path: bytes) -> bytes:
     if name == b"location" and value.startswith(b"/"):
         return path + value
     return _COOKIE_PATH.sub(rb"\1" + path + b"/", value) if name == b"set-cookie" else value

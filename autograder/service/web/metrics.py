@@ -78,7 +78,7 @@ class Metrics(Collector):
         yield paused
         says = "Time of gradings."
         yield CounterMetricFamily("course_grading_seconds", says, value=tally.graded_s)
-        yield _ended(tally.outcomes)
+        yield _count_ends(tally.outcomes)
 
 
 class _Whole(Collector):
@@ -93,7 +93,7 @@ def _gauge(name: str, says: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"course_{name}", says, value=value)
 
 
-def _ended(outcomes: Mapping[str, int]) -> CounterMetricFamily:
+def _count_ends(outcomes: Mapping[str, int]) -> CounterMetricFamily:
     ended = CounterMetricFamily("course_gradings", "How gradings ended.", labels=("outcome",))
     for outcome, count in outcomes.items():
         ended.add_metric((outcome,), count)

@@ -38,7 +38,7 @@ def measure(
     finish = getattr(model, "finish", lambda: None)
     for number in range(warmup + iterations):
         optimizer.zero_grad()
-        with _timed(model) as clock:
+        with _time_messages(model) as clock:
             start = perf_counter_ns()
             value = loss(model)
             forward_end = perf_counter_ns()
@@ -115,7 +115,7 @@ def _when_done(work: Any, callback: Callable[[Any], None]) -> None:
 
 
 @contextmanager
-def _timed(model: Any) -> Iterator[_Clock]:
+def _time_messages(model: Any) -> Iterator[_Clock]:
     """Put a `_Clock` between the model and what carries its messages, for the time being."""
     owner, name = _place(model)
     inner = getattr(owner, name)

@@ -1,7 +1,7 @@
 """DistributedDataParallel for torch modules: torch's arguments and meanings, in Python.
 
-May import: torch, bucketing, data_parallel.ddp, errors, grad_bucket, join, reduction_group,
-torch_backend, this folder.
+May import: torch, bucketing, data_parallel.ddp, errors, reduction_group, torch_backend, this
+folder.
 """
 
 import warnings
@@ -17,8 +17,6 @@ from torch._C._distributed_c10d import BuiltinCommHookType
 from ddp_lab.data_parallel.bucketing import Caps
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
 from ddp_lab.data_parallel.errors import DataParallelError
-from ddp_lab.data_parallel.hooks.grad_bucket import CommHook, already_hooked, check_comm_hook
-from ddp_lab.data_parallel.join import UnevenInputs
 from ddp_lab.data_parallel.reduction_group import last_rank, verify_same_model
 from ddp_lab.data_parallel.torch import module_inspection
 from ddp_lab.data_parallel.torch.autograd_graph import tensors_in, through_entry, when_backward_ends
@@ -49,6 +47,8 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
     memory, whatever `gradient_as_bucket_view` says: that is what makes it fast. Over a torch group
     a rank that raised and lives on is noticed only when the group's timeout is over.
     """
+
+    hook_buckets = BUCKETS
 
     def __init__(
         self,
@@ -111,7 +111,6 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
         self.group = group_for(self.process_group, self.device)
         self.static_graph = False
         self.require_backward_grad_sync = self.require_forward_param_sync = True
-        self.uneven: UnevenInputs | None = None
 
     def _compute_in(self, mixed_precision: Any) -> None:
         """Have forward, buffers and averages use the dtypes that were asked for."""
@@ -234,40 +233,12 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
 
     # Communication hooks
 
-    def register_comm_hook(self, state: object, hook: CommHook) -> None:
-        """Have `hook(state, bucket)` communicate each bucket in place of the all-reduce.
-
-        It returns a future of the flat average; the bucket comes undivided. See `comm_hooks`.
-
-        Raises:
-            TypeError, ValueError: not a hook, by its signature.
-            RuntimeError: a hook was registered before, or backward has run already.
-        """
-        check_comm_hook(hook, BUCKETS)
-        averaging = self.reducer.averaging
-        if averaging.hook is not None and self.mixed_precision is None:
-            raise already_hooked(hook, averaging.hook[0].__qualname__)
-        averaging.hook = hook, state
-
     def _register_builtin_comm_hook(self, kind: BuiltinCommHookType) -> None:
         """Register torch's built-in hook of that name."""
         is_half = kind == BuiltinCommHookType.FP16_COMPRESS
         self._average_as(torch.float16 if is_half else None)
 
     # Uneven inputs
-
-    def join(
-        self,
-        divide_by_initial_world_size: bool = True,
-        enable: bool = True,
-        throw_on_early_termination: bool = False,
-    ) -> UnevenInputs:
-        """Let ranks run out of inputs at different times; who is done shadows the others.
-
-        With `divide_by_initial_world_size` gradients are divided by the number of ranks, else by
-        the number of those that still have inputs.
-        """
-        return UnevenInputs(self, divide_by_initial_world_size, enable, throw_on_early_termination)
 
     def shadow_step(self) -> None:
         """Do without inputs what the others do in an iteration, collective by collective."""

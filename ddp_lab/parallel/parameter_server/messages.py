@@ -57,7 +57,7 @@ def pack(message: Message) -> NDArray:
     head[0] = len(head)
     starts, end = [], 8 * len(head)
     for part in parts:
-        starts.append(_aligned(end))
+        starts.append(_align(end))
         end = starts[-1] + part.nbytes
     packed = np.zeros(end, np.uint8)
     packed[: 8 * len(head)].view(np.int64)[:] = head
@@ -84,7 +84,7 @@ def unpack(packed: NDArray, pieces: Sequence[Piece]) -> Message:
             entry.array, at = _read(packed, at, piece.dtype, piece.shape)
         message.entries.append(entry)
     if kind in (FAIL, COMMIT):
-        message.text = bytes(packed[_aligned(at) :]).decode()
+        message.text = bytes(packed[_align(at) :]).decode()
     return message
 
 
@@ -96,12 +96,12 @@ def kind_of(packed: NDArray) -> int:
 def _read(
     packed: NDArray, at: int, dtype: np.dtype[Any], shape: tuple[int, ...]
 ) -> tuple[NDArray, int]:
-    start = _aligned(at)
+    start = _align(at)
     end = start + dtype.itemsize * int(np.prod(shape))
     return packed[start:end].view(dtype).reshape(shape), end
 
 
-def _aligned(at: int) -> int:
+def _align(at: int) -> int:
     return -(-at // ALIGN) * ALIGN
 
 

@@ -186,7 +186,7 @@ def _facts(
         repr(optimizer) if hasattr(optimizer, "fresh") else type(optimizer).__qualname__
     )
     facts["the optimizer"] = optimizer_text
-    return facts | {f"array {name!r}": _described(x) for name, x in _arrays(params).items()}
+    return facts | {f"array {name!r}": _describe(x) for name, x in _arrays(params).items()}
 
 
 def _refuse(rank: int, name: str, value: Any, expected: str) -> None:
@@ -200,7 +200,7 @@ def _arrays(params: Mapping[str, Any]) -> dict[str, NDArray]:
     return {str(name): to_numpy(x, "ParameterServer")[0] for name, x in params.items()}
 
 
-def _described(x: NDArray) -> str:
+def _describe(x: NDArray) -> str:
     digest = blake2b(x.tobytes(), digest_size=6).hexdigest()
     some = " ".join(map(str, x.reshape(-1)[:PREVIEW].tolist()))
     return f"{x.dtype} {x.shape} beginning {some} (digest {digest})"

@@ -70,10 +70,10 @@ class Store:
             rows, total = _summed_rows(parts, kind)
             if step_rows(name, param, outside(rows, kind), _mean(total, count)):
                 return
-        self._optimizer.step(name, param, _mean(_summed(parts, array, kind), count))
+        self._optimizer.step(name, param, _mean(_sum(parts, array, kind), count))
 
 
-def _summed(parts: list[Entry], like: NDArray, kind: str) -> Any:
+def _sum(parts: list[Entry], like: NDArray, kind: str) -> Any:
     """Return the sum of gradients, some of which may be of a few rows alone."""
     total = outside(np.zeros_like(like), kind)
     for part in parts:
@@ -99,7 +99,7 @@ def _summed_rows(parts: list[Entry], kind: str) -> tuple[NDArray, Any]:
     ]
     assert parts[0].array is not None
     like = np.zeros((len(unique), *parts[0].array.shape[1:]), parts[0].array.dtype)
-    return unique, _summed(placed, like, kind)
+    return unique, _sum(placed, like, kind)
 
 
 def _mean(total: Any, count: int) -> Any:

@@ -19,15 +19,15 @@ def balanced(seconds: Sequence[float], stages: int) -> list[tuple[int, int]]:
     until = [0.0, *accumulate(seconds)]
     for _ in range(40 if stages > 1 else 0):
         middle = (low + high) / 2
-        if _filled(until, stages, middle)[-1][1] == len(seconds):
+        if _fill(until, stages, middle)[-1][1] == len(seconds):
             high = middle
         else:
             low = middle
-    bounds = _filled(until, stages, high * (1 + 1e-9))
+    bounds = _fill(until, stages, high * (1 + 1e-9))
     return [*bounds[:-1], (bounds[-1][0], len(seconds))]
 
 
-def _filled(until: Sequence[float], stages: int, limit: float) -> list[tuple[int, int]]:
+def _fill(until: Sequence[float], stages: int, limit: float) -> list[tuple[int, int]]:
     """Return stages filled in order up to a limit; the last may end early."""
     items, bounds, first = len(until) - 1, [], 0
     for stage in range(stages):

@@ -213,7 +213,7 @@ class Pipeline:
         assert received is not None
         x = received.detach().requires_grad_(number > 0)
         if number < self._last_stage:
-            return stage.forward(m, x, _checked)
+            return stage.forward(m, x, _check_output)
         weight = len(self._parts["target"][m]) / self._rows
         loss = stage.forward(m, x, lambda output: self._loss_of(output, m, weight))
         self._loss += loss.item() * (weight if self._stepping else 1.0)
@@ -258,7 +258,7 @@ class Pipeline:
         return error
 
 
-def _checked(output: Any) -> Tensor:
+def _check_output(output: Any) -> Tensor:
     """Return a stage's output, one tensor that has gradients."""
     if not isinstance(output, Tensor) or not output.is_floating_point():
         kind = output.dtype if isinstance(output, Tensor) else type(output).__name__

@@ -97,7 +97,7 @@ def one_forward_one_backward(
 
 def interleaved(rank: int, ranks: int, microbatches: int, chunks: int) -> Iterator[Action]:
     """Yield a rank's order: 1F1B over chunks, a round of micro-batches through each in turn."""
-    yield from _interleaved(rank, ranks, microbatches, chunks, warmup_a_rank=2)
+    yield from _interleave(rank, ranks, microbatches, chunks, warmup_a_rank=2)
 
 
 def zero_bubble(rank: int, ranks: int, microbatches: int, chunks: int) -> Iterator[Action]:
@@ -106,7 +106,7 @@ def zero_bubble(rank: int, ranks: int, microbatches: int, chunks: int) -> Iterat
     Only the input's half is waited for by others, so the weights' halves fill the bubble.
     """
     late: list[Action] = []
-    for action in _interleaved(rank, ranks, microbatches, chunks, warmup_a_rank=1):
+    for action in _interleave(rank, ranks, microbatches, chunks, warmup_a_rank=1):
         if action.kind == "F":
             yield action
             continue
@@ -117,7 +117,7 @@ def zero_bubble(rank: int, ranks: int, microbatches: int, chunks: int) -> Iterat
     yield from late
 
 
-def _interleaved(
+def _interleave(
     rank: int, ranks: int, microbatches: int, chunks: int, warmup_a_rank: int
 ) -> Iterator[Action]:
     """Yield forwards alone, then forward and backward in turns, then backwards alone."""

@@ -24,7 +24,7 @@ import torch.distributed as dist
 
 from ddp_lab.errors import RankLost, RankTimeout
 from ddp_lab.handle import Worker
-from ddp_lab.transport.base import NDArray, Shape, check_buffer
+from ddp_lab.transport.base import NDArray, Shape, delivered
 from ddp_lab.transport.description import describe, parse
 
 HEAD = 1024  # bytes of the first message: four integers, header and description
@@ -209,13 +209,8 @@ class C10dReceive:
         """Return the array, or the buffer filled with it; the time allowed is the group's."""
         if not self.done:
             self._transport.take_until(self)
-        array = self._array
-        if self._buffer is None or array is self._buffer:
-            return array
-        check_buffer(self._buffer, array.dtype, array.shape, self.src, self._transport.rank)
-        np.copyto(self._buffer, array)
-        self._array = self._buffer
-        return self._buffer
+        self._array = delivered(self._array, self._buffer, self.src, self._transport.rank)
+        return self._array
 
     def test(self) -> bool:
         """Return whether it has been received; torch cannot tell what is on the way."""

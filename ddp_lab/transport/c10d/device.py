@@ -12,17 +12,15 @@ backend, plus a head for each message, which the receiver's CPU has to see.
 import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ddp_lab.device_array import DeviceArray, adopted, beside, synchronize, torch_dtype
-from ddp_lab.transport.base import SENT, Sent, Shape
+from ddp_lab.device_array import DeviceArray, HoldsTensors, synchronize, torch_dtype
+from ddp_lab.transport.base import SENT, Sent
 from ddp_lab.transport.c10d.c10d import HEAD, C10dReceive, lost, pack_head, unpack_head
 from ddp_lab.transport.description import parse
 
@@ -30,7 +28,7 @@ NUMPY, TENSOR = 0, 1
 Message = tuple[Any, bytes]
 
 
-class DeviceC10dTransport:
+class DeviceC10dTransport(HoldsTensors):
     """One rank's end of torch's default group, with tensors of one device."""
 
     def __init__(self, device: torch.device) -> None:
@@ -42,14 +40,6 @@ class DeviceC10dTransport:
         self._wanted: dict[tuple[int, int], deque[C10dReceive]] = {}
         self._locks = [threading.Lock() for _ in range(self.size)]
         self._sends: deque[tuple[Any, Tensor]] = deque()  # torch wants them alive till then
-
-    def adopt(self, x: Any) -> DeviceArray | None:
-        """Return `x` as an array of the device, if it is a tensor there."""
-        return adopted(x, self.device)
-
-    def beside(self, job: Callable[[], Any]) -> Callable[[], Any]:
-        """Return a job that begins after what this thread has queued on the device until now."""
-        return beside(self.device, job)
 
     def isend(self, array: Any, dst: int, *, channel: int = 0, header: bytes = b"") -> Sent:
         """Send a copy."""
@@ -108,10 +98,6 @@ class DeviceC10dTransport:
             dist.recv(tensor, group=group, group_src=src)
         except RuntimeError as error:
             raise lost("recv", self.rank, src, error) from error
-
-    def empty(self, shape: Shape, dtype: npt.DTypeLike) -> Any:
-        """Return an array of the device."""
-        return DeviceArray(torch.empty(shape, dtype=torch_dtype(dtype), device=self.device))
 
     def close(self) -> None:
         """Wait until all is sent."""

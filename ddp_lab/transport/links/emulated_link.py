@@ -17,9 +17,8 @@ from typing import Any
 import numpy.typing as npt
 
 from ddp_lab.transport.base import NDArray, Shape, Transport, Work
-from ddp_lab.transport.board import Board
+from ddp_lab.transport.board import Board, silent
 from ddp_lab.transport.links.link import Hosts, Link
-from ddp_lab.transport.threads import silent
 
 ARRIVAL = struct.Struct("<q")  # nanoseconds of the monotonic clock, in front of the header
 SECOND = 1_000_000_000

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from ddp_lab.transport.board import FAILED, NOBODY, RUNNING, Allowance, Entry, compare
+from ddp_lab.transport.board import FAILED, NOBODY, RUNNING, Allowances, Entry, compare
 from ddp_lab.transport.shm.segment import BOARD_BYTES, SLOT_BYTES, Segment
 
 _VERSION, STATE, PEER, DOING, SITE, WHY = range(6)
@@ -32,17 +32,17 @@ IN_VAIN = 10  # the number of the peer's wait since which nothing has come
 DEADLINE_WORD = 8  # of rank 0's entry, in milliseconds of the monotonic clock; 0 is none
 
 
-class ShmBoard:
+class ShmBoard(Allowances):
     """A board for ranks that are processes of one machine."""
 
     def __init__(self, segment: Segment) -> None:
+        super().__init__()
         self.size = segment.layout.size
         self.silent = NOBODY
         self._words = segment.words
         self._bytes = segment.bytes
         self._offsets = [segment.layout.board(rank) for rank in range(self.size)]
         self._lock = threading.Lock()  # two threads of a rank may wait at the same time
-        self._allowance = Allowance()
 
     @property
     def deadline(self) -> float:
@@ -53,14 +53,6 @@ class ShmBoard:
     @deadline.setter
     def deadline(self, value: float) -> None:
         self._words[DEADLINE_WORD] = int(value * 1e3) if value != float("inf") else 0
-
-    def allow(self, seconds: float) -> None:
-        """Let the calling thread wait for so long from now on, and no longer."""
-        self._allowance.allow(seconds)
-
-    def has_own_limit(self) -> bool:
-        """Return whether the waits of the calling thread end before the run must have ended."""
-        return self._allowance.end < float("inf")
 
     def live(self, rank: int) -> None:
         """Say which process `rank` is, so that others can see when it is gone."""

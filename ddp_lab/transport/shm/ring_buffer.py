@@ -64,7 +64,7 @@ class RingBuffer:
         inline = array.nbytes <= INLINE_BYTES
         place = INLINE if inline else self._lend(array, arena, look)
         extra = len(header) + len(description)
-        length = _padded(RECORD.size + extra + (array.nbytes if inline else 0))
+        length = _pad(RECORD.size + extra + (array.nbytes if inline else 0))
         at = self._room(length, look)
         position = self._base + FIRST + at % CAPACITY
         memory = self._segment.bytes
@@ -152,5 +152,5 @@ class RingBuffer:
         self._words.post(self._read, record.end)
 
 
-def _padded(n_bytes: int) -> int:
+def _pad(n_bytes: int) -> int:
     return (n_bytes + 63) & ~63

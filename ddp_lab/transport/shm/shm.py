@@ -10,13 +10,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ddp_lab.errors import OutOfSharedMemory, RankLost, RankTimeout
-from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, check_buffer
-from ddp_lab.transport.board import deadlock, inspect, is_alone, report_of
+from ddp_lab.errors import OutOfSharedMemory, RankLost
+from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, delivered
+from ddp_lab.transport.board import deadlock, inspect, is_alone, report_of, silent
 from ddp_lab.transport.header import call_site
 from ddp_lab.transport.shm.board import ShmBoard
 from ddp_lab.transport.shm.rendezvous import SharedRendezvous
@@ -220,12 +221,7 @@ class Source:
                 came = self._more(position, watch)
                 position = self.read()
                 if not came and not receive.done:
-                    raise RankTimeout(
-                        f"recv: nothing came: rank {self.transport.rank} waited {timeout_s} s for "
-                        f"rank {self.src} at {call_site().decode()}. See what rank {self.src} "
-                        "does instead of sending.",
-                        self.src,
-                    )
+                    raise silent(self.transport.rank, self.src, timeout_s)
         finally:
             watch.close()
 
@@ -248,7 +244,7 @@ class Receive:
         self.header = b""
         self.done = False
         self._source = source
-        self._array: NDArray | None = None
+        self._array: Any = None
         source.want(self)
 
     def accept(self, array: NDArray, header: bytes) -> None:
@@ -256,19 +252,13 @@ class Receive:
         self._array, self.header = array, header
         self.done = True
 
-    def wait(self, timeout_s: float | None = None) -> NDArray:
+    def wait(self, timeout_s: float | None = None) -> Any:
         """Return the array, or the buffer filled with it."""
         if not self.done:
             self._source.wait(self, timeout_s)
-        array = self._array
-        assert array is not None
-        if self.buffer is None or array is self.buffer:
-            return array
         rank = self._source.transport.rank
-        check_buffer(self.buffer, array.dtype, array.shape, self._source.src, rank)
-        np.copyto(self.buffer, array)
-        self._array = self.buffer
-        return self.buffer
+        self._array = delivered(self._array, self.buffer, self._source.src, rank)
+        return self._array
 
     def test(self) -> bool:
         """Return whether the message has come."""

@@ -19,14 +19,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from autograder.service.errors import Refused, StartError
-from autograder.service.identity.sign_in import (
-    KeySets,
-    answering,
-    fetched,
-    proven,
-    sealed,
-    unsealed,
-)
+from autograder.service.identity import sign_in
 from autograder.service.records.people import ASSISTANT, INSTRUCTOR, LEARNER
 
 COOKIE = "course_lti"
@@ -126,7 +119,7 @@ class Launches:
     ) -> None:
         self._platforms = {platform.name: platform for platform in platforms}
         self._return_url = return_url
-        self._keys = KeySets(fetched)
+        self._keys = sign_in.KeySets(sign_in.fetch_json)
         self._key, self._lives_s = key, lives_s
 
     def away(self, fields: Mapping[str, str]) -> tuple[str, str]:
@@ -155,7 +148,7 @@ class Launches:
         }
         url = matching[0].authorization_url
         values = {"state": state, "nonce": nonce, "platform": matching[0].name}
-        cookie = sealed(values, self._key, COOKIE, self._lives_s)
+        cookie = sign_in.seal(values, self._key, COOKIE, self._lives_s)
         return f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(query)}", cookie
 
     def back(self, fields: Mapping[str, str], cookie: str) -> tuple[Launch, str]:
@@ -167,17 +160,17 @@ class Launches:
         if not cookie:
             problem = "this browser kept no cookie. Open the link in a window of its own"
             raise Refused(403, f"launch: {problem}, or allow cookies of this site.")
-        launch = unsealed(cookie, self._key, COOKIE, fields.get("state", ""))
+        launch = sign_in.unseal(cookie, self._key, COOKIE, fields.get("state", ""))
         platform = self._platforms.get(launch["platform"])
         if "error" in fields or platform is None:
             problem = fields.get("error_description", fields.get("error", ""))[:200]
             raise Refused(403, f"launch: the platform refuses: {problem!r}. Open the link again.")
-        with answering():
+        with sign_in.refusing_errors():
             claims = _claims(platform, self._keys, fields.get("id_token", ""), launch["nonce"])
         return _launch(platform, claims), launch["nonce"]
 
 
-def _claims(platform: Platform, keys: KeySets, token: str, nonce: str) -> dict[str, Any]:
+def _claims(platform: Platform, keys: sign_in.KeySets, token: str, nonce: str) -> dict[str, Any]:
     """Return what a platform has proven of a launch of this course.
 
     Raises:
@@ -185,7 +178,7 @@ def _claims(platform: Platform, keys: KeySets, token: str, nonce: str) -> dict[s
         Refused: 403, the launch is not one of this course.
     """
     ours = (platform.issuer, platform.client_id, nonce)
-    claims = proven(keys.claims(platform.jwks_url, token, ["RS256"]), *ours)
+    claims = sign_in.verify(keys.claims(platform.jwks_url, token, ["RS256"]), *ours)
     if "iat" not in claims:
         raise ValueError("iat")
     audience = claims["aud"]

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from autograder.service.errors import Refused
 from autograder.service.identity.lti.launches import Choice, Launch, Platform
-from autograder.service.identity.sign_in import sealed, unsealed
+from autograder.service.identity.sign_in import seal, unseal
 from autograder.service.records.people import Person
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Links:
         """Return a text for the form in which `person` chooses; `answer` reads it."""
         values = {"platform": launch.platform.name, "state": person.login}
         choice = json.dumps(asdict(launch.choice)) if launch.choice else ""
-        return sealed({**values, "choice": choice}, self._seal, _PURPOSE, self._lives_s)
+        return seal({**values, "choice": choice}, self._seal, _PURPOSE, self._lives_s)
 
     def answer(self, asked: str, person: Person, labs: Sequence[str]) -> tuple[str, str]:
         """Return where a browser posts the links to these labs, and the signed token with them.
@@ -59,7 +59,7 @@ class Links:
         """
         from joserfc import jwt
 
-        values = unsealed(asked, self._seal, _PURPOSE, person.login)
+        values = unseal(asked, self._seal, _PURPOSE, person.login)
         platform = self._platforms.get(values["platform"])
         if platform is None:
             raise Refused(403, "links: this course knows that platform no more.")

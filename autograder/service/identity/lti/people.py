@@ -120,7 +120,7 @@ class LtiPeople(Records):
                 done[kind] += 1
                 if kind != "unchanged" and len(changes) < _MOST_SHOWN:
                     changes.append({"login": person.login, "before": held, "after": after})
-            left = _gone(connection, launches, courses)
+            left = _find_missing(connection, launches, courses)
             names = ", ".join(dict.fromkeys(course.platform for course in courses))
             audit_log.write(connection, self.clock(), by.login, "roster", names, after=dict(done))
             if dry_run:
@@ -222,7 +222,7 @@ def _remember(connection: sa.Connection, launch: Launch) -> None:
         connection.execute(lti_courses.update().where(here).values(members=launch.members))
 
 
-def _gone(
+def _find_missing(
     connection: sa.Connection, launches: Sequence[Launch], courses: Sequence[Course]
 ) -> list[str]:
     """Return the logins of whoever came from one of the courses and is listed there no more."""

@@ -189,7 +189,7 @@ def take(
             member = there.get(login_key(line.login))
             if member is not None and member["role"] == FORMER:
                 line = replace(line, says={"role": LEARNER, **line.says})
-            if problem := _problem(line, member, by) or _shared(line, owners):
+            if problem := _problem(line, member, by) or _find_shared_email(line, owners):
                 problems.append({"line": line.number, "reason": problem})
             else:
                 comes_to, before, after = _change(line, member)
@@ -232,7 +232,7 @@ def _owners_of_emails(lines: list[Line], there: Mapping[str, dict[str, Any]]) ->
     return owners
 
 
-def _shared(line: Line, owners: Mapping[str, str]) -> str | None:
+def _find_shared_email(line: Line, owners: Mapping[str, str]) -> str | None:
     """Return that somebody else has a line's email, by which platforms find people; or None."""
     email = line.says.get("email", "")
     owner = owners.get(email.casefold(), line.login)

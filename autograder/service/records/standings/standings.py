@@ -143,12 +143,12 @@ def _restand(
 
     Those whose score is another are added to `moved`.
     """
-    before = _locked(connection, lab, person_ids)
+    before = _lock(connection, lab, person_ids)
     latest, best, times = _latest_and_best(connection, lab, person_ids)
     tried = tries.things(connection, lab, times)
     checks = _checks(connection, [row for _, row in best.values()], before)
     desk = _desk(connection, lab, latest, before)
-    decided = _decided(connection, lab, person_ids)
+    decided = _read_decisions(connection, lab, person_ids)
     change, rows = Counter[Thing](), []
     for person in person_ids:
         things = [*checks.get(person, []), *desk.get(person, []), *tried.get(person, [])]
@@ -208,7 +208,7 @@ def _latest_and_best(
     return latest, best, times
 
 
-def _decided(
+def _read_decisions(
     connection: sa.Connection, lab: str, person_ids: Sequence[int]
 ) -> dict[int, tuple[float | None, float]]:
     """Return what staff set for learners: points, None where one is excused, of how many."""
@@ -219,7 +219,7 @@ def _decided(
     return {row[0]: (row[1], row[2] or 1.0) for row in connection.execute(query)}
 
 
-def _locked(connection: sa.Connection, lab: str, person_ids: Sequence[int]) -> dict[int, Any]:
+def _lock(connection: sa.Connection, lab: str, person_ids: Sequence[int]) -> dict[int, Any]:
     """Return the standings of some people as they are, now that nobody else changes them."""
     missing = (
         "INSERT INTO standings (person_id, lab, things, checks) VALUES (:person, :lab, '[]', '[]') "

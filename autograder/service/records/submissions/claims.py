@@ -121,7 +121,7 @@ class Claims(Records):
                 _put_aside(connection, row.lab)
             elif row is not None:
                 values = {"lease_owner": owner, "lease_until": self.clock() + lease_s}
-                _moved(connection, submissions.c.id == row.id, state=GRADING, **values)
+                _update(connection, submissions.c.id == row.id, state=GRADING, **values)
             return row
 
     def _claim(self, row: Any) -> Claim:
@@ -141,7 +141,7 @@ class Claims(Records):
         """Lengthen a claim; False says that it is no longer `owner`'s."""
         values = {"lease_until": self.clock() + lease_s}
         with self.database.write() as connection:
-            held = _held(submission_id, owner)
+            held = _is_held_by(submission_id, owner)
             return connection.execute(submissions.update().where(held).values(values)).rowcount == 1
 
     def finish(self, submission_id: int, owner: str, report: Report) -> bool:
@@ -209,7 +209,7 @@ class Claims(Records):
             return 0
         with self.database.write() as connection:
             ids = connection.scalars(query.with_for_update(skip_locked=True)).all()
-            return len(_moved(connection, submissions.c.id.in_(ids), state=STORED))
+            return len(_update(connection, submissions.c.id.in_(ids), state=STORED))
 
     def retry_parked(self) -> int:
         """Send everything that is parked through the queue again; return how many there were."""
@@ -252,10 +252,10 @@ FINISHED = _in_state(GRADED, PARKED)
 def send_again(connection: sa.Connection, which: sa.ColumnElement[bool], now: float) -> list[Any]:
     """Send submissions through the queue again; return the id and the score of each."""
     fresh = {"state": STORED, "reason": None, "tries": 0, "kills": 0}
-    return _moved(connection, which, **fresh, waiting_since=now)
+    return _update(connection, which, **fresh, waiting_since=now)
 
 
-def _moved(connection: sa.Connection, which: sa.ColumnElement[bool], **values: Any) -> list[Any]:
+def _update(connection: sa.Connection, which: sa.ColumnElement[bool], **values: Any) -> list[Any]:
     columns = (submissions.c.person_id, submissions.c.id, submissions.c.score)
     update = submissions.update().where(which, NO_COPY).values(values)
     rows = list(connection.execute(update.returning(*columns)))
@@ -273,12 +273,12 @@ def _put_aside(connection: sa.Connection, lab: str) -> None:
     whose = lines.c.person_id.in_(sa.select(submissions.c.person_id).where(waiting))
     free = sa.select(lines.c.person_id).where(whose).order_by(lines.c.person_id).limit(_AT_ONCE)
     people = connection.scalars(free.with_for_update(skip_locked=True)).all()
-    _moved(connection, waiting & submissions.c.person_id.in_(people), state=HELD)
+    _update(connection, waiting & submissions.c.person_id.in_(people), state=HELD)
 
 
 def _take_back(connection: sa.Connection, whose: sa.ColumnElement[bool]) -> int:
     free = {"state": STORED, "lease_owner": None, "lease_until": None}
-    return len(_moved(connection, _in_state(GRADING) & whose, **free))
+    return len(_update(connection, _in_state(GRADING) & whose, **free))
 
 
 def _let_go(
@@ -287,14 +287,14 @@ def _let_go(
     """End a claim; False says that it was lost."""
     reason = (values.get("reason") or "")[:_REASON_CHARS] or None
     free = {**values, "reason": reason, "lease_owner": None, "lease_until": None}
-    update = submissions.update().where(_held(submission_id, owner)).values(free)
+    update = submissions.update().where(_is_held_by(submission_id, owner)).values(free)
     person_id = connection.scalar(update.returning(submissions.c.person_id))
     if person_id is not None:
         line_up(connection, person_id)
     return person_id is not None
 
 
-def _held(submission_id: int, owner: str) -> sa.ColumnElement[bool]:
+def _is_held_by(submission_id: int, owner: str) -> sa.ColumnElement[bool]:
     return (
         (submissions.c.id == submission_id)
         & (submissions.c.lease_owner == owner)

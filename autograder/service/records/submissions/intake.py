@@ -69,9 +69,9 @@ def take_in(
     """
     digest = hashlib.sha256(notebook).hexdigest()
     rules = calendar(connection, person.id).of(lab, person.id)
-    receipt, key_known = _known(connection, person, lab, digest, retry_key)
+    receipt, key_known = _find_receipt(connection, person, lab, digest, retry_key)
     if receipt is None:
-        kept_bytes, attempts = _used(connection, person, lab)
+        kept_bytes, attempts = _measure_use(connection, person, lab)
         if most_bytes is not None and kept_bytes + len(notebook) > most_bytes:
             raise _no_room(kept_bytes, most_bytes)
         refusal = None if person.is_staff else rules.refusal(now, attempts)
@@ -108,7 +108,7 @@ def _insert(
     return {"id": number, "lab": lab, "sha256": digest, "submitted_at": now, "is_new": True}
 
 
-def _known(
+def _find_receipt(
     connection: sa.Connection, person: Person, lab: str, digest: str, retry_key: str | None
 ) -> tuple[dict[str, Any] | None, bool]:
     """Return the receipt of a submission that is there already, or None; and whether by its key.
@@ -136,7 +136,7 @@ def _known(
     return {**receipt, "is_new": False}, bool(row.by_key)
 
 
-def _used(connection: sa.Connection, person: Person, lab: str) -> tuple[int, int]:
+def _measure_use(connection: sa.Connection, person: Person, lab: str) -> tuple[int, int]:
     """Return what a person's notebooks take up, and their attempts of a lab.
 
     The former are all submissions and drafts, but for the draft of this lab; blank notebooks are no

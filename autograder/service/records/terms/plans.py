@@ -257,7 +257,7 @@ def _import(
     there, rules = calendar(connection).rules, dict[str, tuple[Rules | None, Rules]]()
     for lab in sorted(set(term.labs) - missing):
         before = there.get(lab)
-        moved = _moved(lab, term.labs[lab], move)
+        moved = _move(lab, term.labs[lab], move)
         rules[lab] = before, replace(moved, held=before is not None and before.held)
     differs = {lab: both for lab, both in rules.items() if both[0] != both[1]}
     weights = {lab: weight for lab, weight in term.rule.weights.items() if lab in rubrics}
@@ -267,7 +267,7 @@ def _import(
     return Import(differs, len(rules) - len(differs), rule, fresh, problems)
 
 
-def _moved(lab: str, rules: Rules, move: Move) -> Rules:
+def _move(lab: str, rules: Rules, move: Move) -> Rules:
     try:
         return move.moved(rules)
     except Refused as error:

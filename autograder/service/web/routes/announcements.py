@@ -15,8 +15,7 @@ from autograder.service.records.announcements import (
 )
 from autograder.service.records.people import Person
 from autograder.service.times import iso
-from autograder.service.web import openapi
-from autograder.service.web.access import Caller, Sender, Staff, StaffSender, Visitor
+from autograder.service.web import access, openapi
 from autograder.service.web.course import Course
 from autograder.service.web.forms import Fields, Json
 from autograder.service.web.page import written
@@ -39,20 +38,20 @@ def _add_api(api: APIRouter, course: Course) -> None:
     database, clock = course.store.database, course.store.clock
 
     @api.get("/announcements")
-    def listed(person: Caller, unread: bool = False) -> dict[str, Any]:
+    def listed(person: access.Caller, unread: bool = False) -> dict[str, Any]:
         shown = announced(database, clock(), person, unread=unread)
         return {"announcements": [_plain(announcement) for announcement in shown]}
 
     @api.post("/announcements", status_code=201, openapi_extra=openapi.ANNOUNCEMENT)
-    def write(by: Staff, body: Json) -> dict[str, Any]:
+    def write(by: access.Staff, body: Json) -> dict[str, Any]:
         return {"id": announce(database, clock(), body, by)}
 
     @api.delete("/announcements/{number}", status_code=204)
-    def remove(by: Staff, number: int) -> None:
+    def remove(by: access.Staff, number: int) -> None:
         withdraw(database, clock(), number, by)
 
     @api.post("/announcements/{number}/read", status_code=204)
-    def read(person: Caller, number: int) -> None:
+    def read(person: access.Caller, number: int) -> None:
         mark_read(database, clock(), number, person)
 
 
@@ -60,11 +59,11 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     database, clock = course.store.database, course.store.clock
 
     @pages.get("/announcements")
-    def listed(person: Visitor) -> Response:
+    def listed(person: access.Visitor) -> Response:
         return _page(course, person, dict.fromkeys(_FIELDS, ""), preview="")
 
     @pages.post("/announcements")
-    def write(person: StaffSender, form: Fields) -> Response:
+    def write(person: access.StaffSender, form: Fields) -> Response:
         body = {name: form.get(name, "") for name in _FIELDS}
         if "preview" in form:
             return _page(course, person, body, preview=written(body["text"]))
@@ -72,12 +71,12 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse("/announcements", 303)
 
     @pages.post("/announcements/{number}/withdraw")
-    def remove(person: StaffSender, number: int) -> Response:
+    def remove(person: access.StaffSender, number: int) -> Response:
         withdraw(database, clock(), number, person)
         return RedirectResponse("/announcements", 303)
 
     @pages.post("/announcements/{number}/read")
-    def read(person: Sender, number: int) -> Response:
+    def read(person: access.Sender, number: int) -> Response:
         mark_read(database, clock(), number, person)
         return RedirectResponse("/announcements", 303)
 

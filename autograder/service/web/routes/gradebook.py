@@ -17,15 +17,7 @@ from autograder.service.records.people import Person
 from autograder.service.records.roster.teams import handed_in_by
 from autograder.service.reports import exports, gradebook, platforms
 from autograder.service.reports.everybodys_totals import bring_up_to_date
-from autograder.service.web import openapi, views
-from autograder.service.web.access import (
-    Caller,
-    Instructor,
-    InstructorSender,
-    InstructorVisitor,
-    Staff,
-    StaffVisitor,
-)
+from autograder.service.web import access, openapi, views
 from autograder.service.web.course import Course
 from autograder.service.web.forms import AnyLabName, Asked, Body, Fields, Json, LabName, number
 from autograder.service.web.page import Paging
@@ -51,7 +43,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
     store = course.store
 
     @api.get("/gradebook")
-    def book(_by: Staff, lab: AnyLabName, asked: Asked) -> dict[str, Any]:
+    def book(_by: access.Staff, lab: AnyLabName, asked: Asked) -> dict[str, Any]:
         if asked.sort.removeprefix("-") == gradebook.COURSE:  # a program has no line to read
             bring_up_to_date(store.submissions)
         rows_page = gradebook.page(store.submissions, replace(asked, lab=lab))
@@ -70,7 +62,7 @@ def _add_export(api: APIRouter, course: Course) -> None:
     described: dict[str, Any] = {"response_class": Response, "responses": openapi.EXPORT}
 
     @api.get("/export", **described)
-    def export(_by: Staff, lab: AnyLabName, format: str = "csv") -> Response:
+    def export(_by: access.Staff, lab: AnyLabName, format: str = "csv") -> Response:
         kind, pieces = exports.export(format, store.roster, store.submissions, lab=lab)
         return StreamingResponse(exports.chunks(pieces), media_type=kind)
 
@@ -78,12 +70,12 @@ def _add_export(api: APIRouter, course: Course) -> None:
         return exports.Book(store.roster, store.submissions, lab, course.catalog.titles)
 
     @api.get("/export/notes")
-    def notes(_by: Staff, lab: AnyLabName) -> dict[str, Any]:
+    def notes(_by: access.Staff, lab: AnyLabName) -> dict[str, Any]:
         return {"problems": [], "skipped": [], "not_final": exports.not_final(book_of(lab))}
 
     @api.post("/export/notes", openapi_extra=openapi.CSV)
     def notes_on(
-        _by: Staff, lab: AnyLabName, template: Body, format: str = "canvas"
+        _by: access.Staff, lab: AnyLabName, template: Body, format: str = "canvas"
     ) -> dict[str, Any]:
         book = book_of(lab)
         done = platforms.filled(format, template, book)
@@ -91,7 +83,9 @@ def _add_export(api: APIRouter, course: Course) -> None:
         return {**notes, "not_final": exports.not_final(book)}
 
     @api.post("/export", **described, openapi_extra=openapi.CSV)
-    def fill(_by: Staff, lab: AnyLabName, template: Body, format: str = "canvas") -> Response:
+    def fill(
+        _by: access.Staff, lab: AnyLabName, template: Body, format: str = "canvas"
+    ) -> Response:
         pieces = platforms.filled(format, template, book_of(lab)).lines()
         return StreamingResponse(exports.chunks(pieces), media_type="text/csv")
 
@@ -100,7 +94,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     store = course.store
 
     @pages.get("/gradebook")
-    def book(person: StaffVisitor, asked: Asked) -> Response:
+    def book(person: access.StaffVisitor, asked: Asked) -> Response:
         rows_page = gradebook.page(store.submissions, asked)
         if rows_page.stale:
             course.totals.wake()
@@ -125,7 +119,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         )
 
     @pages.get("/gradebook/export")
-    def export(_by: StaffVisitor, format: str = "csv") -> Response:
+    def export(_by: access.StaffVisitor, format: str = "csv") -> Response:
         kind, pieces = exports.export(format, store.roster, store.submissions)
         name = f'attachment; filename="gradebook-{format}.{kind.partition("/")[2]}"'
         headers = {"Content-Disposition": name}
@@ -147,15 +141,15 @@ def _add_decisions(api: APIRouter, pages: APIRouter, course: Course) -> None:
     store = course.store
 
     @api.get("/rule")
-    def rule(_person: Caller) -> dict[str, Any]:
-        return _said(course, course.rule())
+    def rule(_person: access.Caller) -> dict[str, Any]:
+        return _describe(course, course.rule())
 
     @api.put("/rule", openapi_extra=openapi.RULE)
-    def put(by: Instructor, body: Json) -> dict[str, Any]:
-        return _said(course, _put(course, body, by))
+    def put(by: access.Instructor, body: Json) -> dict[str, Any]:
+        return _describe(course, _put(course, body, by))
 
     @api.put("/labs/{lab}/grades/{login}", openapi_extra=openapi.GRADE)
-    def grade(by: Instructor, lab: LabName, login: str, body: Json) -> dict[str, Any]:
+    def grade(by: access.Instructor, lab: LabName, login: str, body: Json) -> dict[str, Any]:
         learner = course.person(login)
         decide(store.database, store.clock(), lab, learner, body, by)
         now = [vars(d) for d in store.submissions.decisions([learner.id], lab)]
@@ -164,14 +158,14 @@ def _add_decisions(api: APIRouter, pages: APIRouter, course: Course) -> None:
         return {"lab": lab, "login": learner.login, "excused": excused, **known}
 
     @pages.get("/rule")
-    def form(person: InstructorVisitor) -> Response:
+    def form(person: access.InstructorVisitor) -> Response:
         held = course.rule()
         words = held.words(course.catalog.titles)
         labs = course.catalog.names
         return course.page("rule", person=person, rule=held, words=words, labs=labs)
 
     @pages.post("/rule")
-    def change(person: InstructorSender, form: Fields) -> Response:
+    def change(person: access.InstructorSender, form: Fields) -> Response:
         weights = {
             name.removeprefix("weight-"): number(text)
             for name, text in form.items()
@@ -183,13 +177,13 @@ def _add_decisions(api: APIRouter, pages: APIRouter, course: Course) -> None:
         return RedirectResponse("/rule", 303)
 
     @pages.post("/learners/{login}/grades")
-    def decided(person: InstructorSender, login: str, form: Fields) -> Response:
+    def decided(person: access.InstructorSender, login: str, form: Fields) -> Response:
         learner, lab = course.person(login), course.catalog.resolve(form.get("lab", ""))
         decide(store.database, store.clock(), lab, learner, _decision(form), person)
         return RedirectResponse(f"/learners/{quote(learner.login, safe='')}", 303)
 
 
-def _said(course: Course, rule: CourseRule) -> dict[str, Any]:
+def _describe(course: Course, rule: CourseRule) -> dict[str, Any]:
     return {**rule.to_dict(), "words": rule.words(course.catalog.titles)}
 
 

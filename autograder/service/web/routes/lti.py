@@ -11,7 +11,6 @@ from autograder.service.identity.lti.launches import COOKIE, HINTS, Launch
 from autograder.service.identity.lti.tool import LtiTool
 from autograder.service.records.people import Person
 from autograder.service.web import access
-from autograder.service.web.access import Instructor, InstructorSender, StaffSender
 from autograder.service.web.course import Course
 from autograder.service.web.forms import Fields
 
@@ -50,7 +49,7 @@ def _add_launches(pages: APIRouter, course: Course, tool: LtiTool) -> None:
             lab = course.catalog.resolve(launched.lab) if opens else ""
             tool.people.use(nonce)
             person = tool.people.take(launched, lab)
-        opened = _opened(course, tool, launched, person, lab)
+        opened = _open_page(course, tool, launched, person, lab)
         answer = access.log_in(request, opened, person, course)
         answer.delete_cookie(COOKIE, path="/lti", secure=True, httponly=True, samesite="none")
         return answer
@@ -58,7 +57,7 @@ def _add_launches(pages: APIRouter, course: Course, tool: LtiTool) -> None:
 
 def _add_staff(api: APIRouter, pages: APIRouter, course: Course, tool: LtiTool) -> None:
     @pages.post("/lti/links")
-    def links(person: StaffSender, form: Fields) -> Response:
+    def links(person: access.StaffSender, form: Fields) -> Response:
         chosen = [name for name in course.catalog.names if name == form.get("lab") or name in form]
         target, token = tool.links.answer(form.get("asked", ""), person, chosen)
         answer = course.page("lti_back", person=person, labs=chosen, away=target, token=token)
@@ -69,22 +68,22 @@ def _add_staff(api: APIRouter, pages: APIRouter, course: Course, tool: LtiTool) 
         return answer
 
     @pages.post("/lti/roster")
-    def roster(person: InstructorSender, form: Fields) -> Response:
+    def roster(person: access.InstructorSender, form: Fields) -> Response:
         sure = "sure" in form
         changes = tool.members.take(person, dry_run=not sure)
         return course.page("roster", person=person, text=None, sure=sure, changes=changes)
 
     @api.post("/lti/roster")
-    def take_roster(by: Instructor, dry_run: bool = False) -> dict[str, Any]:
+    def take_roster(by: access.Instructor, dry_run: bool = False) -> dict[str, Any]:
         return tool.members.take(by, dry_run=dry_run)
 
     @pages.post("/lti/again")
-    def again(_by: StaffSender) -> Response:
+    def again(_by: access.StaffSender) -> Response:
         tool.passback.outbox.again()
         return RedirectResponse("/queue", 303)
 
 
-def _opened(
+def _open_page(
     course: Course, tool: LtiTool, launched: Launch, person: Person, lab: str
 ) -> HTMLResponse:
     """Return the page that a launch opens: labs to choose from, or the way on.

@@ -11,14 +11,7 @@ from autograder.service.records.grades import kept_comments
 from autograder.service.records.marking import assignments, marking
 from autograder.service.records.marking.assignments import Assignment, Marker
 from autograder.service.records.people import Person
-from autograder.service.web import openapi
-from autograder.service.web.access import (
-    Instructor,
-    InstructorSender,
-    Staff,
-    StaffSender,
-    StaffVisitor,
-)
+from autograder.service.web import access, openapi
 from autograder.service.web.course import Course
 from autograder.service.web.forms import Fields, Json, OfQuestion
 
@@ -34,7 +27,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
     database = course.store.database
 
     @api.get("/grading")
-    def grading(by: Staff) -> dict[str, Any]:
+    def grading(by: access.Staff) -> dict[str, Any]:
         markers = [_plain(marker) for marker in assignments.markers(database)]
         own = next((marker for marker in markers if marker["login"] == by.login), None)
         samples = course.store.second_marks.samples(by)
@@ -42,25 +35,25 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return {"piles": piles, "samples": samples, "markers": markers, "mine": own}
 
     @api.put("/grading/assignments", openapi_extra=openapi.ASSIGNMENT)
-    def assign(by: Instructor, body: Json) -> dict[str, Any]:
+    def assign(by: access.Instructor, body: Json) -> dict[str, Any]:
         return _assign(course, body, by, remove=False)
 
     @api.delete("/grading/assignments", openapi_extra=openapi.ASSIGNMENT)
-    def take_back(by: Instructor, body: Json) -> dict[str, Any]:
+    def take_back(by: access.Instructor, body: Json) -> dict[str, Any]:
         return _assign(course, body, by, remove=True)
 
     @api.get("/grading/{lab}/{question}/comments")
-    def comments(_by: Staff, of: OfQuestion) -> dict[str, Any]:
+    def comments(_by: access.Staff, of: OfQuestion) -> dict[str, Any]:
         return {"comments": kept_comments.of_question(database, of.lab, of.question)}
 
     @api.post("/grading/{lab}/{question}/comments", status_code=201, openapi_extra=openapi.COMMENT)
-    def keep(by: Staff, of: OfQuestion, body: Json) -> dict[str, Any]:
+    def keep(by: access.Staff, of: OfQuestion, body: Json) -> dict[str, Any]:
         item, now = body.get("item", ""), course.store.clock()
         text = kept_comments.keep(database, of.lab, of.question, item, body.get("text"), by, now)
         return {"item": item, "text": text}
 
     @api.delete("/grading/{lab}/{question}/comments/{number}", status_code=204)
-    def remove(by: Staff, of: OfQuestion, number: int) -> None:
+    def remove(by: access.Staff, of: OfQuestion, number: int) -> None:
         kept_comments.remove(database, number, of.lab, of.question, by, course.store.clock())
 
 
@@ -68,37 +61,37 @@ def _add_samples(api: APIRouter, pages: APIRouter, course: Course) -> None:
     second_marks = course.store.second_marks
 
     @api.get("/grading/{lab}/{question}/sample")
-    def agreement(_by: Staff, of: OfQuestion) -> dict[str, Any]:
+    def agreement(_by: access.Staff, of: OfQuestion) -> dict[str, Any]:
         sample = second_marks.agreement(of.lab, of.question)
         pairs = [{**vars(pair), "difference": pair.difference} for pair in sample.pairs]
         return {**vars(sample), "mean_difference": sample.mean_difference, "pairs": pairs}
 
     @api.post("/grading/{lab}/{question}/sample", status_code=201, openapi_extra=openapi.SAMPLE)
-    def draw(by: Instructor, of: OfQuestion, body: Json) -> dict[str, Any]:
+    def draw(by: access.Instructor, of: OfQuestion, body: Json) -> dict[str, Any]:
         return {"drawn": second_marks.draw(of.lab, of.question, body.get("size"), by)}
 
     @api.put("/grading/{lab}/{question}/sample/{number}", openapi_extra=openapi.MARK)
-    def give(by: Staff, of: OfQuestion, number: int, body: Json) -> dict[str, Any]:
+    def give(by: access.Staff, of: OfQuestion, number: int, body: Json) -> dict[str, Any]:
         second_marks.give(number, of.question, body, by)
         return {"submission": number, "question": of.question}
 
     @api.post("/grading/{lab}/{question}/sample/{number}", openapi_extra=openapi.DECISION)
-    def decide(by: Staff, of: OfQuestion, number: int, body: Json) -> dict[str, Any]:
+    def decide(by: access.Staff, of: OfQuestion, number: int, body: Json) -> dict[str, Any]:
         second_marks.decide(number, of.question, body.get("take"), by)
         return {"submission": number, "question": of.question}
 
     @pages.get("/grading/{lab}/{question}/sample")
-    def sample(person: StaffVisitor, of: OfQuestion) -> Response:
+    def sample(person: access.StaffVisitor, of: OfQuestion) -> Response:
         agreement = second_marks.agreement(of.lab, of.question)
         return course.page("sample", person=person, agreement=agreement, **vars(of), path=of.path)
 
     @pages.post("/grading/{lab}/{question}/sample")
-    def draw_more(person: InstructorSender, of: OfQuestion, form: Fields) -> Response:
+    def draw_more(person: access.InstructorSender, of: OfQuestion, form: Fields) -> Response:
         second_marks.draw(of.lab, of.question, form.get("size"), person)
         return RedirectResponse(f"{of.path}/sample", 303)
 
     @pages.post("/grading/{lab}/{question}/sample/{number}")
-    def take(person: StaffSender, of: OfQuestion, number: int, form: Fields) -> Response:
+    def take(person: access.StaffSender, of: OfQuestion, number: int, form: Fields) -> Response:
         second_marks.decide(number, of.question, form.get("take"), person)
         return RedirectResponse(f"{of.path}/sample", 303)
 
@@ -107,13 +100,13 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     database = course.store.database
 
     @pages.get("/grading")
-    def grading(person: StaffVisitor) -> Response:
+    def grading(person: access.StaffVisitor) -> Response:
         piles, mine = marking.waiting(database), assignments.mine(database, person)
         samples = course.store.second_marks.samples(person)
         return course.page("grading", person=person, piles=piles, mine=mine, samples=samples)
 
     @pages.get("/grading/people")
-    def markers(person: StaffVisitor) -> Response:
+    def markers(person: access.StaffVisitor) -> Response:
         beside: dict[str, Any] = {
             "questions": {lab: course.catalog.asked_of_people(lab) for lab in course.catalog.names},
             "sections": course.store.roster.sections(),
@@ -123,17 +116,17 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         )
 
     @pages.post("/grading/people")
-    def assign(person: InstructorSender, form: Fields) -> Response:
+    def assign(person: access.InstructorSender, form: Fields) -> Response:
         _assign(course, form, person, remove=form.get("gone") == "1")
         return RedirectResponse("/grading/people", 303)
 
     @pages.get("/grading/{lab}/{question}/comments")
-    def comments(person: StaffVisitor, of: OfQuestion) -> Response:
+    def comments(person: access.StaffVisitor, of: OfQuestion) -> Response:
         comments = kept_comments.of_question(database, of.lab, of.question)
         return course.page("comments", person=person, comments=comments, **vars(of), path=of.path)
 
     @pages.post("/grading/{lab}/{question}/comments/{number}")
-    def remove(person: StaffSender, of: OfQuestion, number: int) -> Response:
+    def remove(person: access.StaffSender, of: OfQuestion, number: int) -> Response:
         kept_comments.remove(database, number, of.lab, of.question, person, course.store.clock())
         return RedirectResponse(f"{of.path}/comments", 303)
 
@@ -143,7 +136,7 @@ def _assign(course: Course, body: dict[str, Any], by: Person, *, remove: bool) -
     if assignment.lab:
         assignment = replace(assignment, lab=course.catalog.resolve(assignment.lab))
     if not remove:
-        _known(course, assignment)
+        _require_known(course, assignment)
     whom = course.person(str(body.get("login", "")))
     assignments.assign(
         course.store.database, whom, assignment, by, course.store.clock(), remove=remove
@@ -151,7 +144,7 @@ def _assign(course: Course, body: dict[str, Any], by: Person, *, remove: bool) -
     return {"login": whom.login, **asdict(assignment)}
 
 
-def _known(course: Course, what: Assignment) -> None:
+def _require_known(course: Course, what: Assignment) -> None:
     """Refuse (404) what names a question or a section that there is not."""
     labs = [what.lab] if what.lab else course.catalog.names
     questions = {question for lab in labs for question in course.catalog.asked_of_people(lab)}

@@ -14,8 +14,7 @@ from autograder.service.records import audit_log
 from autograder.service.records.marking import assignments
 from autograder.service.records.submissions.submissions import start_of_page
 from autograder.service.reports import today
-from autograder.service.web import openapi
-from autograder.service.web.access import Staff, StaffSender, StaffVisitor
+from autograder.service.web import access, openapi
 from autograder.service.web.course import Course
 from autograder.service.web.forms import PageNumber, Start
 from autograder.service.web.late_routes import LateRouter
@@ -35,7 +34,7 @@ def router(course: Course) -> LateRouter:
     @routes.get("/healthz")
     def healthz() -> dict[str, Any]:
         reasons = [course.queue_state()["reason"]]
-        reasons += [_told(name, other) for name, other in course.others.items()]
+        reasons += [_reason_of(name, other) for name, other in course.others.items()]
         reason = "; ".join(filter(None, reasons)) or None
         return {"status": "paused" if reason else "ok", "reason": reason}
 
@@ -45,7 +44,7 @@ def router(course: Course) -> LateRouter:
         return Response(request.app.state.metrics.text(), headers=headers)
 
     @routes.get("/openapi.json", include_in_schema=False)
-    def described(request: Request, _by: Staff) -> dict[str, Any]:
+    def described(request: Request, _by: access.Staff) -> dict[str, Any]:
         routes = [getattr(route, "whole", route) for route in request.app.routes]
         description = get_openapi(title="Course", version="1", routes=routes)
         if course.path:
@@ -55,7 +54,7 @@ def router(course: Course) -> LateRouter:
     return routes
 
 
-def _told(name: str, course: Course) -> str:
+def _reason_of(name: str, course: Course) -> str:
     reason = course.queue_state()["reason"]
     return f"{name}: {reason}" if reason else ""
 
@@ -64,29 +63,29 @@ def _add_queue(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add the queue's state and what staff do about it."""
 
     @api.get("/queue")
-    def queue(_by: Staff) -> dict[str, Any]:
+    def queue(_by: access.Staff) -> dict[str, Any]:
         return course.queue_state()
 
     @api.post("/queue/resume")
-    def resume(_by: Staff) -> dict[str, Any]:
+    def resume(_by: access.Staff) -> dict[str, Any]:
         course.queue.resume()
         return course.queue_state()
 
     @api.post("/parked/retry")
-    def retry(_by: Staff) -> dict[str, Any]:
+    def retry(_by: access.Staff) -> dict[str, Any]:
         return {"retried": course.retry_parked()}
 
     @pages.get("/queue")
-    def queue_page(person: StaffVisitor) -> Response:
+    def queue_page(person: access.StaffVisitor) -> Response:
         return course.page("queue", person=person, queue=course.queue_state())
 
     @pages.post("/queue/resume")
-    def resume_and_show(_by: StaffSender) -> Response:
+    def resume_and_show(_by: access.StaffSender) -> Response:
         course.queue.resume()
         return RedirectResponse("/queue", 303)
 
     @pages.post("/queue/retry")
-    def retry_and_show(_by: StaffSender) -> Response:
+    def retry_and_show(_by: access.StaffSender) -> Response:
         course.retry_parked()
         return RedirectResponse("/queue", 303)
 
@@ -98,12 +97,14 @@ def _add_audit(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add who changed what, for staff."""
 
     @api.get("/audit")
-    def audit(_by: Staff, number: PageNumber = 1, before: Start = 0) -> dict[str, Any]:
+    def audit(_by: access.Staff, number: PageNumber = 1, before: Start = 0) -> dict[str, Any]:
         lines, more = _lines(course, number, before)
         return {"entries": lines, "page": number, "before": more}
 
     @pages.get("/audit")
-    def audit_page(person: StaffVisitor, number: PageNumber = 1, before: Start = 0) -> Response:
+    def audit_page(
+        person: access.StaffVisitor, number: PageNumber = 1, before: Start = 0
+    ) -> Response:
         lines, more = _lines(course, number, before)
         return course.page(
             "audit", person=person, entries=lines, more=more, later=number > 1 or before
@@ -123,13 +124,13 @@ def _add_today(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add the page that staff arrive at, and the same as JSON."""
 
     @api.get("/today")
-    def now(by: Staff) -> dict[str, Any]:
+    def now(by: access.Staff) -> dict[str, Any]:
         mine = assignments.mine(course.store.database, by)
         own = {"queue": course.queue_state(), "my_marking": mine and mine.waiting}
         return {**asdict(today.today(course.store)), **own}
 
     @pages.get("/today")
-    def home(person: StaffVisitor) -> Response:
+    def home(person: access.StaffVisitor) -> Response:
         day, queue = today.today(course.store), course.queue_state()
         beside: dict[str, Any] = {"queue": queue, "day": today.day(course.store)}
         beside["mine"] = assignments.mine(course.store.database, person)

@@ -17,14 +17,7 @@ from autograder.service.reports.exports import chunks, csv_lines
 from autograder.service.reports.gradebook import counted
 from autograder.service.reports.totals import Reckoning
 from autograder.service.times import iso
-from autograder.service.web import openapi
-from autograder.service.web.access import (
-    Instructor,
-    InstructorSender,
-    InstructorVisitor,
-    Staff,
-    StaffVisitor,
-)
+from autograder.service.web import access, openapi
 from autograder.service.web.course import Course
 from autograder.service.web.forms import Body, Fields, Json, LabName, number, text_of_file
 
@@ -44,26 +37,26 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
 def _add_api(api: APIRouter, course: Course) -> None:
     @api.put("/roster", openapi_extra=openapi.CSV)
-    def roster(by: Instructor, body: Body, dry_run: bool = False) -> dict[str, Any]:
+    def roster(by: access.Instructor, body: Body, dry_run: bool = False) -> dict[str, Any]:
         return course.take_roster(body, by, dry_run=dry_run)
 
     @api.post("/learners", status_code=201, openapi_extra=openapi.ENROLMENT)
-    def enroll(by: Instructor, body: Json) -> dict[str, Any]:
-        return _enrolled(course, body, LEARNER, by)
+    def enroll(by: access.Instructor, body: Json) -> dict[str, Any]:
+        return _enroll(course, body, LEARNER, by)
 
     @api.post("/staff", status_code=201, openapi_extra=openapi.STAFF)
-    def staff(by: Instructor, body: Json) -> dict[str, Any]:
+    def staff(by: access.Instructor, body: Json) -> dict[str, Any]:
         role = body.get("role")
         if role not in STAFF:
             raise Refused(422, f"staff: role: got {str(role)[:40]!r}, expected one of {STAFF}.")
-        return _enrolled(course, body, str(role), by)
+        return _enroll(course, body, str(role), by)
 
     @api.delete("/people/{login}", status_code=204)
-    def remove(by: Instructor, login: str) -> None:
+    def remove(by: access.Instructor, login: str) -> None:
         enrolment.remove(course.store.database, course.store.clock, course.person(login), by)
 
     @api.put("/people/{login}/time", openapi_extra=openapi.FACTOR)
-    def stretch(by: Instructor, login: str, body: Json) -> dict[str, Any]:
+    def stretch(by: access.Instructor, login: str, body: Json) -> dict[str, Any]:
         person = course.person(login)
         course.store.dates.stretch(person, body.get("factor"), by)
         return {"login": person.login, "factor": body["factor"]}
@@ -71,7 +64,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
 def _add_many(api: APIRouter, course: Course) -> None:
     @api.post("/tokens", status_code=201, openapi_extra=openapi.TOKENS)
-    def tokens(by: Instructor, body: Json) -> dict[str, Any]:
+    def tokens(by: access.Instructor, body: Json) -> dict[str, Any]:
         kind, section, renew = (
             body.get(name, other) for name, other in (("kind", "token"), *_WHOM.items())
         )
@@ -84,7 +77,7 @@ def _add_many(api: APIRouter, course: Course) -> None:
 
     @api.get("/people")
     def people(
-        _by: Instructor, search: str = "", role: str = "", after: str = ""
+        _by: access.Instructor, search: str = "", role: str = "", after: str = ""
     ) -> dict[str, Any]:
         members = enrolment.members(course.store.database, search=search, role=role, after=after)
         names = ("login", "name", "email", "section", "role")
@@ -115,7 +108,7 @@ Asked = Annotated[str, Query(max_length=_NAME_CHARS)]
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/people")
     def people(
-        person: InstructorVisitor, search: Asked = "", role: Asked = "", after: Asked = ""
+        person: access.InstructorVisitor, search: Asked = "", role: Asked = "", after: Asked = ""
     ) -> Response:
         database = course.store.database
         members = enrolment.members(database, search=search, role=role, after=after)
@@ -124,7 +117,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         shown: dict[str, Any] = {"members": members, "more": more, "asked": filters}
         roles = (LEARNER, *STAFF, FORMER)
         counts = enrolment.counts(database)
-        summary = ", ".join(_counted(counts[role], role) for role in roles if role in counts)
+        summary = ", ".join(_count(counts[role], role) for role in roles if role in counts)
         beside: dict[str, Any] = {
             "summary": summary,
             "sections": course.store.roster.sections(),
@@ -133,7 +126,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return course.page("people", person=person, roles=roles, **shown, **beside)
 
     @pages.post("/people/roster")
-    async def roster(person: InstructorSender, request: Request) -> Response:
+    async def roster(person: access.InstructorSender, request: Request) -> Response:
         missing = "roster: choose a CSV with a header"
         fields = await text_of_file(request, missing, ROSTER_BYTES)
         text, sure = fields["text"], "sure" in fields
@@ -142,13 +135,13 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return course.page("roster", person=person, text=text, sure=sure, changes=changes)
 
     @pages.post("/people/remove")
-    def remove(by: InstructorSender, form: Fields) -> Response:
+    def remove(by: access.InstructorSender, form: Fields) -> Response:
         person = course.person(form.get("login", ""))
         enrolment.remove(course.store.database, course.store.clock, person, by)
         return RedirectResponse("/people", 303)
 
     @pages.post("/people/tokens")
-    def tokens(person: InstructorSender, form: Fields) -> Response:
+    def tokens(person: access.InstructorSender, form: Fields) -> Response:
         kind, renew = form.get("kind", ""), form.get("renew") == "on"
         rows = _many(course, person, kind, form.get("section", ""), renew)
         headers = {"Content-Disposition": f'attachment; filename="{kind}s.csv"'}
@@ -156,13 +149,13 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return StreamingResponse(lines, media_type="text/csv", headers=headers)
 
 
-def _counted(count: int, role: str) -> str:
+def _count(count: int, role: str) -> str:
     return f"{count} {role}" if count == 1 or role == FORMER else f"{count} {role}s"
 
 
 def _add_learner(pages: APIRouter, course: Course) -> None:
     @pages.get("/learners/{login}")
-    def learner(person: StaffVisitor, login: str) -> Response:
+    def learner(person: access.StaffVisitor, login: str) -> Response:
         subject = course.person(login)
         labs, entries = course.labs_for(subject), course.store.submissions.all(person_id=subject.id)
         drafts = course.drafts_for(subject)
@@ -175,13 +168,13 @@ def _add_learner(pages: APIRouter, course: Course) -> None:
         return course.page("learner", person=person, learner=subject, factor=factor, **work)
 
     @pages.post("/learners/{login}/time")
-    def stretch(by: InstructorSender, login: str, form: Fields) -> Response:
+    def stretch(by: access.InstructorSender, login: str, form: Fields) -> Response:
         person = course.person(login)
         course.store.dates.stretch(person, number(form.get("factor", "")), by)
         return RedirectResponse(f"/learners/{quote(person.login, safe='')}", 303)
 
 
-def _enrolled(course: Course, body: dict[str, Any], role: str, by: Person) -> dict[str, Any]:
+def _enroll(course: Course, body: dict[str, Any], role: str, by: Person) -> dict[str, Any]:
     lives_s = course.settings.bearer_s
     person, token, ends = enroll(course.store.roster, body, lives_s, role=role, by=by.login)
     known = {"login": person.login, "name": person.name, "role": person.role}
@@ -192,19 +185,21 @@ def _add_teams(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add how teams are listed and changed."""
 
     @api.get("/labs/{lab}/teams", response_class=Response, responses=openapi.EXPORT)
-    def listed(_by: Staff, lab: LabName) -> Response:
+    def listed(_by: access.Staff, lab: LabName) -> Response:
         return StreamingResponse(_lines(course, lab), media_type="text/csv")
 
     @api.put("/labs/{lab}/teams", openapi_extra=openapi.CSV)
-    def put(by: Instructor, lab: LabName, body: Body, dry_run: bool = False) -> dict[str, Any]:
+    def put(
+        by: access.Instructor, lab: LabName, body: Body, dry_run: bool = False
+    ) -> dict[str, Any]:
         return {"changes": _take(course, lab, body, by, dry_run=dry_run)}
 
     @pages.get("/labs/{lab}/teams")
-    def table(person: StaffVisitor, lab: LabName) -> Response:
+    def table(person: access.StaffVisitor, lab: LabName) -> Response:
         return _page(course, person, lab, "".join(_lines(course, lab)))
 
     @pages.post("/labs/{lab}/teams")
-    def change(person: InstructorSender, lab: LabName, form: Fields) -> Response:
+    def change(person: access.InstructorSender, lab: LabName, form: Fields) -> Response:
         text, sure = form.get("text", ""), "sure" in form
         changes = _take(course, lab, text.encode(), person, dry_run=not sure)
         if sure:

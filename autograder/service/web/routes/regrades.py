@@ -11,18 +11,7 @@ from autograder.service.records.marking.regrade_requests import RegradeRequest
 from autograder.service.records.marking.regrades import PUBLISHED, Batch
 from autograder.service.reports.gradebook import PAGE_ROWS
 from autograder.service.times import iso
-from autograder.service.web import openapi
-from autograder.service.web.access import (
-    Caller,
-    CallersEntry,
-    Instructor,
-    InstructorSender,
-    Sender,
-    Staff,
-    StaffSender,
-    StaffVisitor,
-    VisitorsEntry,
-)
+from autograder.service.web import access, openapi
 from autograder.service.web.course import Course
 from autograder.service.web.forms import AnyLabName, Fields, Json, JsonIfAny, LabName, Start
 
@@ -37,34 +26,34 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 def _add_api(api: APIRouter, course: Course) -> None:
     @api.post("/labs/{lab}/regrade", status_code=202)
     def regrade(
-        by: Staff, lab: LabName, body: JsonIfAny, question: str | None = None
+        by: access.Staff, lab: LabName, body: JsonIfAny, question: str | None = None
     ) -> dict[str, Any]:
         if not set(body) <= {"question"} or not isinstance(body.get("question"), str | None):
             raise Refused(422, 'regrade: expected no body, or {"question": the name of one}.')
         return {"batch": course.regrade_lab(lab, question or body.get("question"), by)}
 
     @api.get("/regrades")
-    def batches(_by: Staff) -> dict[str, Any]:
-        return {"batches": [_batch(batch) for batch in course.store.regrades.all()]}
+    def batches(_by: access.Staff) -> dict[str, Any]:
+        return {"batches": [_describe(batch) for batch in course.store.regrades.all()]}
 
     @api.get("/regrades/{batch}")
-    def batch(_by: Staff, batch: int) -> dict[str, Any]:
-        return _changed(course, batch)
+    def batch(_by: access.Staff, batch: int) -> dict[str, Any]:
+        return _describe_changes(course, batch)
 
     @api.post("/regrades/{batch}/publish")
-    def publish(by: Instructor, batch: int) -> dict[str, Any]:
+    def publish(by: access.Instructor, batch: int) -> dict[str, Any]:
         course.store.regrades.publish(batch, by)
-        return _changed(course, batch)
+        return _describe_changes(course, batch)
 
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.post("/labs/{lab}/regrade")
-    def regrade(person: StaffSender, lab: LabName, form: Fields) -> Response:
+    def regrade(person: access.StaffSender, lab: LabName, form: Fields) -> Response:
         batch = course.regrade_lab(lab, form.get("question", "").strip() or None, person)
         return RedirectResponse(f"/regrades/{batch}", 303)
 
     @pages.get("/regrades/{batch}")
-    def changes(person: StaffVisitor, batch: int, after: Start = 0) -> Response:
+    def changes(person: access.StaffVisitor, batch: int, after: Start = 0) -> Response:
         regrades = course.store.regrades
         current, changes = regrades.get(batch, after=after, most=PAGE_ROWS)
         more = changes[-1].id if len(changes) == PAGE_ROWS else None
@@ -76,22 +65,22 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return course.page("regrade", person=person, **shown)
 
     @pages.get("/regrades/{batch}/state")
-    def state(_by: StaffVisitor, batch: int) -> dict[str, Any]:
+    def state(_by: access.StaffVisitor, batch: int) -> dict[str, Any]:
         return {"state": str(course.store.regrades.get(batch, most=1)[0].waiting)}
 
     @pages.post("/regrades/{batch}/publish")
-    def publish(person: InstructorSender, batch: int) -> Response:
+    def publish(person: access.InstructorSender, batch: int) -> Response:
         course.store.regrades.publish(batch, person)
         return RedirectResponse(f"/regrades/{batch}", 303)
 
 
-def _changed(course: Course, number: int) -> dict[str, Any]:
+def _describe_changes(course: Course, number: int) -> dict[str, Any]:
     batch, changes = course.store.regrades.get(number)
     rescaled = 0 if batch.state == PUBLISHED else course.store.regrades.rescaled(number)
-    return {**_batch(batch), "changed": changes, "rescaled": rescaled}
+    return {**_describe(batch), "changed": changes, "rescaled": rescaled}
 
 
-def _batch(batch: Batch) -> dict[str, Any]:
+def _describe(batch: Batch) -> dict[str, Any]:
     values = {"batch": batch.id, **vars(batch), "started_at": iso(batch.started_at)}
     del values["id"]
     return values
@@ -101,11 +90,11 @@ def _add_requests(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add how grades are asked about, and the list of what waits."""
 
     @api.post("/submissions/{number}/requests", status_code=201, openapi_extra=openapi.REQUEST)
-    def say(by: Caller, entry: CallersEntry, body: Json) -> dict[str, Any]:
+    def say(by: access.Caller, entry: access.CallersEntry, body: Json) -> dict[str, Any]:
         return _plain(course.store.requests.say(entry, by, body))
 
     @api.get("/submissions/{number}/requests")
-    def threads(entry: CallersEntry) -> dict[str, Any]:
+    def threads(entry: access.CallersEntry) -> dict[str, Any]:
         by_question = course.store.requests.threads(entry)
         return {
             "refusal": course.store.requests.refusal(entry),
@@ -117,7 +106,7 @@ def _add_requests(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @api.get("/requests")
     def requests(
-        _by: Staff, lab: AnyLabName, after: Start = 0, answered: bool = False
+        _by: access.Staff, lab: AnyLabName, after: Start = 0, answered: bool = False
     ) -> dict[str, Any]:
         queue = course.store.requests.waiting(lab=lab, after=after, answered=answered)
         counts = course.store.requests.counts()
@@ -125,7 +114,7 @@ def _add_requests(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @pages.get("/requests")
     def requests_page(
-        person: StaffVisitor, lab: AnyLabName, after: Start = 0, answered: bool = False
+        person: access.StaffVisitor, lab: AnyLabName, after: Start = 0, answered: bool = False
     ) -> Response:
         queue = course.store.requests.waiting(lab=lab, after=after, answered=answered)
         asked: dict[str, Any] = {"lab": lab, "answered": answered}
@@ -135,7 +124,7 @@ def _add_requests(api: APIRouter, pages: APIRouter, course: Course) -> None:
         return course.page("requests", person=person, **shown)
 
     @pages.post("/submissions/{number}/requests")
-    def say_and_show(person: Sender, entry: VisitorsEntry, form: Fields) -> Response:
+    def say_and_show(person: access.Sender, entry: access.VisitorsEntry, form: Fields) -> Response:
         course.store.requests.say(entry, person, dict(form))
         return RedirectResponse(f"/submissions/{entry.id}", 303)
 

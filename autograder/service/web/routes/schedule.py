@@ -17,8 +17,7 @@ from autograder.service.records.terms import schedule
 from autograder.service.records.terms.plans import current_plan, take
 from autograder.service.records.terms.schedule import Change
 from autograder.service.reports.exports import csv_lines
-from autograder.service.web import openapi
-from autograder.service.web.access import Instructor, InstructorSender, InstructorVisitor, Staff
+from autograder.service.web import access, openapi
 from autograder.service.web.course import Course
 from autograder.service.web.forms import Body, Fields, Json, LabName, once, text_of_file
 
@@ -32,20 +31,22 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
 def _add_api(api: APIRouter, course: Course) -> None:
     @api.get("/schedule", response_class=Response, responses=openapi.EXPORT)
-    def schedule_(_by: Staff) -> Response:
+    def schedule_(_by: access.Staff) -> Response:
         return StreamingResponse(_lines(course), media_type="text/csv")
 
     @api.put("/schedule", openapi_extra=openapi.CSV)
-    def put(by: Instructor, body: Body, dry_run: bool = False) -> dict[str, Any]:
+    def put(by: access.Instructor, body: Body, dry_run: bool = False) -> dict[str, Any]:
         return {"changes": _take(course, body, by, dry_run=dry_run)}
 
     @api.put("/labs/{lab}/held", openapi_extra=openapi.HELD)
-    def hold(by: Instructor, lab: LabName, body: Json, dry_run: bool = False) -> dict[str, Any]:
+    def hold(
+        by: access.Instructor, lab: LabName, body: Json, dry_run: bool = False
+    ) -> dict[str, Any]:
         held = {lab: {"held": body.get("held")}}
         return {"changes": _put(course, held, by, dry_run=dry_run)}
 
     @api.post("/schedule/shift", openapi_extra=openapi.SHIFT)
-    def shift(by: Instructor, body: Json, dry_run: bool = False) -> dict[str, Any]:
+    def shift(by: access.Instructor, body: Json, dry_run: bool = False) -> dict[str, Any]:
         database, now, weeks = course.store.database, course.store.clock(), body.get("weeks")
         return {"changes": schedule.shift(database, now, weeks, by, dry_run=dry_run)}
 
@@ -78,16 +79,16 @@ def _put(
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/schedule")
-    def table(person: InstructorVisitor) -> Response:
+    def table(person: access.InstructorVisitor) -> Response:
         return _page(course, person, "".join(_lines(course)))
 
     @pages.get("/schedule.csv")
-    def download(_by: InstructorVisitor) -> Response:
+    def download(_by: access.InstructorVisitor) -> Response:
         headers = {"Content-Disposition": 'attachment; filename="schedule.csv"'}
         return StreamingResponse(_lines(course), media_type="text/csv", headers=headers)
 
     @pages.post("/schedule")
-    def put(person: InstructorSender, form: Fields) -> Response:
+    def put(person: access.InstructorSender, form: Fields) -> Response:
         text, sure = form.get("text", ""), "sure" in form
         changes = _take(course, text.encode(), person, dry_run=not sure, seen=form.get("seen"))
         if sure:
@@ -95,7 +96,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return _page(course, person, text, changes)
 
     @pages.post("/schedule/dates")
-    def dates(person: InstructorSender, form: Fields) -> Response:
+    def dates(person: access.InstructorSender, form: Fields) -> Response:
         says: dict[str, dict[str, Any]] = {}
         seen = form.pop("seen", None)
         for field, text in form.items():
@@ -107,12 +108,12 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse("/schedule", 303)
 
     @pages.post("/labs/{lab}/held")
-    def hold(person: InstructorSender, lab: LabName, form: Fields) -> Response:
+    def hold(person: access.InstructorSender, lab: LabName, form: Fields) -> Response:
         _put(course, {lab: {"held": "held" in form}}, person, dry_run=False)
         return RedirectResponse("/schedule", 303)
 
     @pages.post("/schedule/shift")
-    def shift(person: InstructorSender, form: Fields) -> Response:
+    def shift(person: access.InstructorSender, form: Fields) -> Response:
         text = form.get("weeks", "")
         weeks = int(text) if re.fullmatch("-?[0-9]{1,3}", text) else text
         database, now, seen = course.store.database, course.store.clock(), form.get("seen")
@@ -136,26 +137,26 @@ def _add_term(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add how a term's plan leaves a course and comes into the next."""
 
     @api.get("/term")
-    def plan(_by: Instructor) -> dict[str, Any]:
+    def plan(_by: access.Instructor) -> dict[str, Any]:
         return current_plan(course.store.database)
 
     @api.post("/term", openapi_extra=openapi.TERM)
-    def import_(by: Instructor, body: Json, dry_run: bool = False) -> dict[str, Any]:
+    def import_(by: access.Instructor, body: Json, dry_run: bool = False) -> dict[str, Any]:
         return _take_term(course, body, by, dry_run=dry_run)
 
     @pages.get("/term")
-    def form(person: InstructorVisitor) -> Response:
+    def form(person: access.InstructorVisitor) -> Response:
         return course.page("term", person=person, changes=None, fields={})
 
     @pages.get("/term.json")
-    def download(_by: InstructorVisitor) -> Response:
+    def download(_by: access.InstructorVisitor) -> Response:
         headers = {"Content-Disposition": 'attachment; filename="term.json"'}
         return JSONResponse(current_plan(course.store.database), headers=headers)
 
     @pages.post("/term")
-    async def show(person: InstructorSender, request: Request) -> Response:
+    async def show(person: access.InstructorSender, request: Request) -> Response:
         fields = await text_of_file(request, "term: choose the file of a term's plan", PLAN_BYTES)
-        plan, dry_run = _asked(fields), "sure" not in fields
+        plan, dry_run = _read_form(fields), "sure" not in fields
         changes = await run_in_threadpool(_take_term, course, plan, person, dry_run=dry_run)
         shown: dict[str, Any] = {"changes": changes, "fields": fields}
         return course.page("term", person=person, **shown)
@@ -171,7 +172,7 @@ def _take_term(
     return changes
 
 
-def _asked(fields: dict[str, str]) -> dict[str, Any]:
+def _read_form(fields: dict[str, str]) -> dict[str, Any]:
     """Return what a form asks for; an empty field says nothing."""
     try:
         term = json.loads(fields["text"], object_pairs_hook=once)

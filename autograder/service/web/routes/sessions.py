@@ -14,10 +14,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
 from autograder.service.errors import Refused
-from autograder.service.identity.sign_in import COOKIE, Asked, SignIn, sealed, unsealed
+from autograder.service.identity.sign_in import COOKIE, Asked, SignIn, seal, unseal
 from autograder.service.records.people import INSTRUCTOR, Person
 from autograder.service.web import access, views
-from autograder.service.web.access import Caller, OwnForm, Sender, Visitor
 from autograder.service.web.course import Course
 from autograder.service.web.forms import Fields
 
@@ -34,24 +33,24 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
 def _add_api(api: APIRouter, course: Course) -> None:
     @api.post("/login-codes", status_code=201)
-    def login_code(person: Caller) -> dict[str, str]:
+    def login_code(person: access.Caller) -> dict[str, str]:
         return {
             "code": course.store.roster.give_token(person, "code", lives_s=course.settings.code_s)
         }
 
     @api.get("/sessions")
-    def sessions(person: Caller) -> dict[str, Any]:
+    def sessions(person: access.Caller) -> dict[str, Any]:
         return {"sessions": [views.session(s) for s in course.store.roster.sessions(person)]}
 
     @api.delete("/sessions/{key}", status_code=204)
-    def end(person: Caller, key: str) -> None:
+    def end(person: access.Caller, key: str) -> None:
         if not course.store.roster.end_session(person, key):
             raise Refused(404, f"sessions: you have none called {key[:20]!r}.")
 
 
 def _add_login(pages: APIRouter, course: Course) -> None:
     @pages.get("/")
-    def home(person: Visitor) -> Response:
+    def home(person: access.Visitor) -> Response:
         return RedirectResponse("/today" if person.is_staff else "/submissions", 303)
 
     elsewhere = course.sign_in.title if course.sign_in else ""
@@ -63,7 +62,7 @@ def _add_login(pages: APIRouter, course: Course) -> None:
         return course.page("login", next=target, problem=problem, elsewhere=elsewhere)
 
     @pages.post("/login")
-    def login(request: Request, _ours: OwnForm, form: Fields) -> Response:
+    def login(request: Request, _ours: access.OwnForm, form: Fields) -> Response:
         target = access.own_path(form.get("next", "/"))
         person = course.store.roster.owner(form.get("token", "").strip(), "bearer")
         if person is None:
@@ -75,7 +74,7 @@ def _add_login(pages: APIRouter, course: Course) -> None:
         return access.log_in(request, RedirectResponse(target, 303), person, course)
 
     @pages.post("/logout")
-    def logout(request: Request, _ours: OwnForm) -> Response:
+    def logout(request: Request, _ours: access.OwnForm) -> Response:
         answer = RedirectResponse("/login", 303)
         access.log_out(request, answer, course)
         return answer
@@ -100,7 +99,7 @@ def _add_links(pages: APIRouter, course: Course) -> None:
         return course.page("enter", next=target, code=code, whom=person.name, here=here)
 
     @pages.post("/enter")
-    def enter(request: Request, _ours: OwnForm, form: Fields) -> Response:
+    def enter(request: Request, _ours: access.OwnForm, form: Fields) -> Response:
         person = course.store.roster.spend(form.get("code", ""), "code")
         target = access.own_path(form.get("next", "/"))
         if person is None:
@@ -118,7 +117,7 @@ def _add_sign_in(pages: APIRouter, course: Course, sign_in: SignIn) -> None:
         lives_s = course.settings.code_s
         answer.set_cookie(
             COOKIE,
-            sealed(vars(attempt), course.store.cookie_key, COOKIE, lives_s),
+            seal(vars(attempt), course.store.cookie_key, COOKIE, lives_s),
             max_age=int(lives_s),
             path="/signin",
             secure=course.url.startswith("https://"),
@@ -131,7 +130,7 @@ def _add_sign_in(pages: APIRouter, course: Course, sign_in: SignIn) -> None:
     def back(request: Request, code: str = "", state: str = "") -> Response:
         with access.counted(request, course):
             held = request.cookies.get(COOKIE, "")
-            attempt = Asked(**unsealed(held, course.store.cookie_key, COOKIE, state))
+            attempt = Asked(**unseal(held, course.store.cookie_key, COOKIE, state))
             person = _on_roster(course, sign_in.back(code, attempt))
         onward = course.onward(access.own_path(attempt.next))
         answer = access.log_in(request, onward, person, course)
@@ -149,12 +148,12 @@ def _on_roster(course: Course, login: str) -> Person:
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/sessions")
-    def sessions(request: Request, person: Visitor) -> Response:
+    def sessions(request: Request, person: access.Visitor) -> Response:
         here = access.session_of(request, course).partition(".")[0]
         open_sessions = course.store.roster.sessions(person)
         return course.page("sessions", person=person, sessions=open_sessions, here=here)
 
     @pages.post("/sessions/{key}/end")
-    def end(person: Sender, key: str) -> Response:
+    def end(person: access.Sender, key: str) -> Response:
         course.store.roster.end_session(person, key)
         return RedirectResponse("/sessions", 303)

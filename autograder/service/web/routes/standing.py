@@ -15,8 +15,7 @@ from autograder.service.records.standings.leaderboard import Board, Place
 from autograder.service.reports import standing
 from autograder.service.reports.gradebook import counted
 from autograder.service.reports.totals import Reckoning
-from autograder.service.web import openapi
-from autograder.service.web.access import Caller, Staff, Visitor
+from autograder.service.web import access, openapi
 from autograder.service.web.course import Course
 from autograder.service.web.forms import LabName
 
@@ -28,23 +27,23 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     _add_leaderboard(api, pages, course)
 
     @api.get("/standing")
-    def mine(person: Caller) -> dict[str, Any]:
+    def mine(person: access.Caller) -> dict[str, Any]:
         return _standing(course, person, person)
 
     @api.get("/learners/{login}/standing")
-    def theirs(by: Staff, login: str) -> dict[str, Any]:
+    def theirs(by: access.Staff, login: str) -> dict[str, Any]:
         return _standing(course, course.person(login), by)
 
     @api.get("/calendar", response_class=Response, responses=openapi.CALENDAR)
-    def dates(person: Caller) -> Response:
+    def dates(person: access.Caller) -> Response:
         return Response(_calendar(course, person), media_type="text/calendar")
 
     @pages.get("/standing")
-    def how(person: Visitor) -> Response:
+    def how(person: access.Visitor) -> Response:
         return course.page("standing", person=person, **_standing(course, person, person))
 
     @pages.get("/calendar.ics")
-    def download(person: Visitor) -> Response:
+    def download(person: access.Visitor) -> Response:
         text = _calendar(course, person)
         return Response(text, media_type="text/calendar", headers=_CALENDAR)
 
@@ -94,7 +93,7 @@ def _add_leaderboard(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add both routes."""
 
     @api.get("/labs/{lab}/leaderboard")
-    def board(person: Caller, lab: LabName, most: Most = 100) -> dict[str, Any]:
+    def board(person: access.Caller, lab: LabName, most: Most = 100) -> dict[str, Any]:
         questions = [
             {
                 "question": question,
@@ -106,7 +105,7 @@ def _add_leaderboard(api: APIRouter, pages: APIRouter, course: Course) -> None:
         return {"lab": lab, "questions": questions}
 
     @pages.get("/labs/{lab}/leaderboard")
-    def board_page(person: Visitor, lab: LabName) -> Response:
+    def board_page(person: access.Visitor, lab: LabName) -> Response:
         boards = _boards(course, lab, person)
         return course.page("leaderboard", person=person, lab=lab, boards=boards)
 

@@ -24,16 +24,7 @@ from autograder.service.records.submissions.submissions import Entry, Submission
 from autograder.service.reports.exports import chunks
 from autograder.service.reports.gradebook import PAGE_ROWS
 from autograder.service.times import iso
-from autograder.service.web import openapi, views
-from autograder.service.web.access import (
-    Caller,
-    CallersEntry,
-    Sender,
-    Staff,
-    StaffSender,
-    Visitor,
-    VisitorsEntry,
-)
+from autograder.service.web import access, openapi, views
 from autograder.service.web.course import Course
 from autograder.service.web.forms import LabName, PageNumber, Start
 from autograder.service.web.uploads import take_in
@@ -52,19 +43,19 @@ _AT_ONCE = 1000
 
 def _add_api(api: APIRouter, course: Course) -> None:
     @api.post("/submissions", status_code=201, openapi_extra=openapi.SUBMISSION)
-    async def submit(request: Request, response: Response, person: Caller) -> dict[str, Any]:
+    async def submit(request: Request, response: Response, person: access.Caller) -> dict[str, Any]:
         receipt = await take_in(request, course, person)
         response.status_code = 201 if receipt.is_new else 200
         checks = await run_in_threadpool(course.catalog.checks, receipt.lab)
         return views.receipt(receipt, course.url, checks)
 
     @api.get("/submissions")
-    def submissions(_by: Staff, before: Start = 0, most: MostRows = None) -> Response:
-        pieces = chunks(_listed(course.store.submissions, before, most))
+    def submissions(_by: access.Staff, before: Start = 0, most: MostRows = None) -> Response:
+        pieces = chunks(_write_list(course.store.submissions, before, most))
         return StreamingResponse(pieces, media_type="application/json")
 
     @api.get("/submissions/{number}")
-    def submission(person: Caller, entry: CallersEntry) -> dict[str, Any]:
+    def submission(person: access.Caller, entry: access.CallersEntry) -> dict[str, Any]:
         report = _report(course, person, entry)
         shown = views.summary(entry, handed_in_by(course.store.database, [entry.id]))
         shown["report"] = report and to_gradescope(report, staff=person.is_staff)
@@ -72,13 +63,13 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return shown
 
     @api.get("/submissions/{number}/notebook", response_class=Response, responses=openapi.NOTEBOOK)
-    def notebook(entry: CallersEntry) -> Response:
+    def notebook(entry: access.CallersEntry) -> Response:
         return Response(
             course.store.submissions.notebook(entry.id), media_type="application/x-ipynb+json"
         )
 
     @api.post("/submissions/{number}/regrade", status_code=202)
-    def regrade(by: Staff, number: int) -> dict[str, Any]:
+    def regrade(by: access.Staff, number: int) -> dict[str, Any]:
         if not course.regrade(number, by):
             raise Refused(409, f"regrade: submission {number} is not there, or not finished yet.")
         return {"id": number, "state": STORED}
@@ -86,28 +77,30 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/submissions")
-    def submissions(person: Visitor, number: PageNumber = 1, before: Start = 0) -> Response:
+    def submissions(person: access.Visitor, number: PageNumber = 1, before: Start = 0) -> Response:
         return _list_page(course, person, number, before)
 
     @pages.post("/submissions")
-    async def hand_in(request: Request, person: Sender) -> Response:
+    async def hand_in(request: Request, person: access.Sender) -> Response:
         receipt = await take_in(request, course, person)
         return RedirectResponse(f"/submissions/{receipt.id}", 303)
 
     @pages.get("/submissions/{number}/state")
-    async def state(entry: VisitorsEntry, seen: str = "") -> dict[str, Any]:
+    async def state(entry: access.VisitorsEntry, seen: str = "") -> dict[str, Any]:
         return {"state": await course.live.changed(entry.id, seen)}
 
     @pages.get("/submissions/{number}")
     def submission(
-        person: Visitor, entry: VisitorsEntry, viewed_as: Annotated[str, Query(alias="as")] = ""
+        person: access.Visitor,
+        entry: access.VisitorsEntry,
+        viewed_as: Annotated[str, Query(alias="as")] = "",
     ) -> Response:
         as_learner = person.is_staff and viewed_as == "learner"
         viewer = replace(person, role=LEARNER) if as_learner else person
         return _submission_page(course, viewer, entry, viewed_as=as_learner)
 
     @pages.get("/submissions/{number}/report")
-    def report(person: Visitor, entry: VisitorsEntry) -> Response:
+    def report(person: access.Visitor, entry: access.VisitorsEntry) -> Response:
         shown = _report(course, person, entry)
         if shown is None:
             why = "grades are held back" if entry.held_back else "it is not graded yet"
@@ -115,13 +108,13 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return HTMLResponse(to_html(shown), headers=STANDALONE)
 
     @pages.get("/submissions/{number}/notebook")
-    def notebook(entry: VisitorsEntry) -> Response:
+    def notebook(entry: access.VisitorsEntry) -> Response:
         name = f'attachment; filename="{quote(entry.lab)}-{entry.id}.ipynb"'
         data, kind = course.store.submissions.notebook(entry.id), "application/x-ipynb+json"
         return Response(data, media_type=kind, headers={"Content-Disposition": name})
 
     @pages.post("/submissions/{number}/regrade")
-    def regrade(person: StaffSender, number: int) -> Response:
+    def regrade(person: access.StaffSender, number: int) -> Response:
         course.regrade(number, person)
         return RedirectResponse(f"/submissions/{number}", 303)
 
@@ -164,7 +157,7 @@ def _submission_page(course: Course, person: Person, entry: Entry, *, viewed_as:
     )
 
 
-def _listed(all_submissions: Submissions, before: int, most: int | None) -> Iterator[str]:
+def _write_list(all_submissions: Submissions, before: int, most: int | None) -> Iterator[str]:
     """Yield a list as JSON, the newest first: at most so many, or all that there are."""
     separator = "["
     while entries := all_submissions.page(most or _AT_ONCE, before=before):
@@ -208,39 +201,39 @@ def _add_drafts(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add the routes of a lab's draft; each is about that of whoever asks."""
 
     @api.get("/labs/{lab}/draft")
-    def draft(person: Caller, lab: LabName) -> dict[str, Any]:
+    def draft(person: access.Caller, lab: LabName) -> dict[str, Any]:
         stored = drafts.get(course.store.database, person.id, lab)
         return {**vars(stored), "saved_at": iso(stored.saved_at)}
 
     notebooks: dict[str, Any] = {"response_class": Response, "responses": openapi.NOTEBOOK}
 
     @api.get("/labs/{lab}/draft/notebook", **notebooks)
-    def notebook(person: Caller, lab: LabName) -> Response:
+    def notebook(person: access.Caller, lab: LabName) -> Response:
         return Response(_notebook(course, person, lab), media_type=_KIND)
 
     @api.delete("/labs/{lab}/draft", status_code=204)
-    def delete(person: Caller, lab: LabName) -> None:
+    def delete(person: access.Caller, lab: LabName) -> None:
         if not _delete(course, person, lab):
             raise drafts.missing(lab)
 
     @api.post("/labs/{lab}/draft/submit", status_code=201)
-    def submit(person: Caller, lab: LabName, response: Response) -> dict[str, Any]:
+    def submit(person: access.Caller, lab: LabName, response: Response) -> dict[str, Any]:
         receipt = _hand_in(course, person, lab)
         response.status_code = 201 if receipt.is_new else 200
         return views.receipt(receipt, course.url, course.catalog.checks(lab))
 
     @pages.get("/labs/{lab}/draft/notebook")
-    def download(person: Visitor, lab: LabName) -> Response:
+    def download(person: access.Visitor, lab: LabName) -> Response:
         headers = {"Content-Disposition": f'attachment; filename="{quote(lab)}-draft.ipynb"'}
         return Response(_notebook(course, person, lab), media_type=_KIND, headers=headers)
 
     @pages.post("/labs/{lab}/draft/delete")
-    def delete_and_show(person: Sender, lab: LabName) -> Response:
+    def delete_and_show(person: access.Sender, lab: LabName) -> Response:
         _delete(course, person, lab)
         return RedirectResponse("/labs", 303)
 
     @pages.post("/labs/{lab}/draft/submit")
-    def submit_and_show(person: Sender, lab: LabName) -> Response:
+    def submit_and_show(person: access.Sender, lab: LabName) -> Response:
         receipt = _hand_in(course, person, lab)
         return RedirectResponse(f"/submissions/{receipt.id}", 303)
 
