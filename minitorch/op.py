@@ -166,7 +166,7 @@ class Op:
             f"Define gradient(self, out_grad, node) on {type(self).__name__}, or detach its result."
         )
 
-    def __call__(self, *inputs: object) -> Any:  # noqa: D102  (the class says it)
+    def __call__(self, *inputs: object) -> Any:
         return apply(self, *inputs)
 
     def attributes(self) -> dict[str, object]:

@@ -40,7 +40,6 @@ class Switch(KeepsSpec):
         self.branch = branch
 
     def compute(self, xp: Namespace, *arrays: Any) -> Any:
-        """Return the value or DEAD."""
         data, pred = arrays
         return data if bool(pred) is self.branch else DEAD
 
@@ -61,7 +60,6 @@ class Merge(Op):
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Any) -> Any:
-        """Return the first that is alive."""
         return next((a for a in arrays if a is not DEAD), DEAD)
 
     def infer(self, *specs: Spec) -> Spec:
@@ -94,12 +92,10 @@ class MergeIndex(Flat):
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Any) -> Any:
-        """Return the place of the first that is alive."""
         place = next((i for i, a in enumerate(arrays) if a is not DEAD), None)
         return DEAD if place is None else xp.asarray(place, dtype=xp.int32)
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of an integer."""
         return Spec((), int32)
 
 

@@ -144,7 +144,6 @@ class Empty(StackOp):
         self.dtype = flowing(flows)
 
     def run(self, state: State, *arrays: object) -> Any:
-        """Return it."""
         return EMPTY
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
@@ -158,7 +157,6 @@ class Push(StackOp):
     fires_on_dead = (1,)
 
     def run(self, state: State, *arrays: Any) -> Any:
-        """Return the longer list."""
         stack, value = arrays
         return Stack(HOLE if value is DEAD else value, stack)
 
@@ -189,7 +187,6 @@ class Top(StackOp):
         return zeros_of(arrays[1]) if len(arrays) == 2 else DEAD
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of what was kept."""
         return Spec(self.shape, self.dtype)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
@@ -201,7 +198,6 @@ class Pop(KeepsSpec, StackOp):
     """The list without its top."""
 
     def run(self, state: State, *arrays: Any) -> Any:
-        """Return what lies below."""
         return rest(arrays[0])
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
@@ -213,7 +209,6 @@ class PushHole(StackOp):
     """The list with a hole on top."""
 
     def run(self, state: State, *arrays: Any) -> Any:
-        """Return the longer list."""
         return Stack(HOLE, arrays[0])
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
@@ -228,7 +223,6 @@ class Join(StackOp):
         self.places = places
 
     def run(self, state: State, *arrays: Any) -> Any:
-        """Return the sum."""
         return arrays[0] + arrays[1]
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
@@ -242,7 +236,6 @@ class Filled(Flat, StackOp):
     dtype = as_dtype(bool)
 
     def run(self, state: State, *arrays: object) -> Array:
-        """Return a boolean."""
         return namespace_of(state).asarray(arrays[0] is not EMPTY)
 
 
@@ -326,11 +319,9 @@ class Output(StackOp):
         self.slot, self.shape, self.dtype = slot, like.shape, like.dtype
 
     def run(self, state: State, *arrays: Any) -> Any:
-        """Return the value."""
         return arrays[0].values[self.slot]
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the loop's variable."""
         return Spec(self.shape, self.dtype)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
@@ -354,7 +345,6 @@ class Pack(StackOp):
         self.slot, self.places = slot, NOWHERE | {slot}
 
     def run(self, state: State, *arrays: object) -> Any:
-        """Return the value by its place."""
         return Outcome({self.slot: arrays[0]})
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:

@@ -22,7 +22,6 @@ class Spread(StackOp):
         self.first_on_top = first_on_top
 
     def run(self, state: State, *arrays: Any) -> Any:
-        """Return the list."""
         (array,) = arrays
         stack = EMPTY
         for i in range(array.shape[0])[:: -1 if self.first_on_top else 1]:
@@ -30,7 +29,6 @@ class Spread(StackOp):
         return stack
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of a list."""
         return Spec((), flowing(specs[0].dtype.kind == "f"))
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
@@ -56,7 +54,6 @@ class StackRows(StackOp):
         return xp.stack([xp.asarray(r) for r in (items if self.first_on_top else items[::-1])])
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the rows' spec with an axis in front."""
         return Spec(self.shape, self.dtype)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
@@ -71,7 +68,6 @@ class Collect(StackOp):
         self.first_on_top = first_on_top
 
     def run(self, state: State, *arrays: Any) -> Any:
-        """Return the array."""
         stack, like = arrays
         total = namespace(like).zeros_like(like)
         order = range(like.shape[0])
@@ -83,7 +79,6 @@ class Collect(StackOp):
         return total
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the array that it is like."""
         return specs[1]
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
@@ -97,14 +92,12 @@ class Grow(Op):
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the taller array."""
         x, like = arrays
         out = xp.zeros((like.shape[0], *x.shape[1:]), dtype=x.dtype)
         out[: x.shape[0]] = x
         return out
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape with the other number of rows."""
         return Spec((specs[1].shape[0], *specs[0].shape[1:]), specs[0].dtype)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
@@ -118,11 +111,9 @@ class Shrink(Op):
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the rows."""
         return arrays[0][: arrays[1].shape[0]]
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape with the other number of rows."""
         return Spec((specs[1].shape[0], *specs[0].shape[1:]), specs[0].dtype)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:

@@ -117,7 +117,6 @@ class While(StackOp):
         return self._places[node]
 
     def run(self, state: State, *arrays: object) -> Any:
-        """Return the last values."""
         return self.keeping(())(state, *arrays)
 
     def runner(self, asked: Sequence[Node]) -> Callable[..., Any]:

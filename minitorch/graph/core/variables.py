@@ -120,7 +120,6 @@ class Read(KeepsSpec, StateOp):
         self.variable = variable
 
     def run(self, state: State, *arrays: Array) -> Array:
-        """Return the array that the variable holds now."""
         return self.variable.value_in(state)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
@@ -346,11 +345,9 @@ class NoOp(StateOp):
     ordered = False
 
     def run(self, state: State, *arrays: Array) -> Any:
-        """Return nothing."""
         return None
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of a scalar, which nobody reads."""
         return Spec((), as_dtype(bool))
 
 

@@ -32,11 +32,9 @@ class ShapeOf(Flat):
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the sizes."""
         return xp.asarray(tuple(arrays[0].shape), dtype=native_dtype(xp, int32))
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return a vector as long as the input has axes."""
         return Spec((len(specs[0].shape),), int32)
 
 
@@ -68,7 +66,6 @@ class OfShape(Flat):
         return xp.broadcast_to(xp.zeros((), dtype=native_dtype(xp, int32)), sizes)
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return what is known of the shape."""
         return Spec(self.sizes, int32)
 
 
@@ -78,12 +75,10 @@ class Counting(Flat):
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the integers."""
         start, stop, step = (int(a) for a in arrays)
         return xp.arange(start, stop, step, dtype=native_dtype(xp, int32))
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of a vector of a length not known yet."""
         return Spec((None,), int32)
 
 
@@ -186,11 +181,9 @@ class Piece(Op):
         self.dim, self.i = dim, i
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the part."""
         return arrays[0][self._where(arrays)]
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of that input."""
         return Spec(specs[1 + self.i].shape, specs[0].dtype)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
@@ -217,7 +210,6 @@ class InPlace(Piece):
         return out
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape with the sizes along the axis added."""
         joined = Cat(self.dim).infer(*[Spec(s.shape, specs[0].dtype) for s in specs[1:]])
         return Spec(joined.shape, specs[0].dtype)
 

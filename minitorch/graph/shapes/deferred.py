@@ -76,7 +76,6 @@ class AsScalar(Op):
         return arrays[0]
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of one number."""
         self._check(specs[0].shape)
         return Spec((), specs[0].dtype)
 
@@ -115,7 +114,6 @@ class Places(Flat):
         self.axis, self.bounds = axis, bounds
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the places."""
         bounds = iter(arrays[1:])
         cut = slice(*(int(next(bounds)) if n is ... else n for n in self.bounds))
         return xp.arange(*cut.indices(arrays[0].shape[self.axis]), dtype=native_dtype(xp, int32))

@@ -49,7 +49,6 @@ class MaxPool(OfWindows):
     name = "max_pool"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the largest elements."""
         first, *rest = self.how.slices()
         if xp is not np:
             y: Array = x[first]
@@ -72,7 +71,6 @@ class MaxPoolBack(OfWindows):
     reads_output = False
 
     def compute(self, xp: Namespace, g: Array, x: Array, y: Array) -> Array:
-        """Return the gradient of x."""
         apart = xp is np and type(x) is type(g) is np.ndarray and self.how.apart
         out = np.empty_like(x) if apart and self.how.cover(x.shape) else xp.zeros_like(x)
         if apart and g.strides != y.strides:
@@ -87,7 +85,6 @@ class MaxPoolBack(OfWindows):
         return out
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of x."""
         return specs[1]
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
@@ -102,14 +99,12 @@ class MaxPoolPick(OfWindows):
     reads_output = False
 
     def compute(self, xp: Namespace, v: Array, x: Array, y: Array) -> Array:
-        """Return the picked elements."""
         out = xp.zeros_like(y)
         for at, won in _choices(self.how, xp, x, y):
             out = xp.where(won, v[at], out)
         return out
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the pooled value."""
         return specs[2]
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
@@ -183,7 +178,6 @@ class WindowSums(OfWindows):
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the sums."""
         for which in self.how.by_axis():
             first, *rest = which
             total: Array = np.copy(x[first], "K") if xp is np else x[first] * 1
@@ -203,7 +197,6 @@ class WindowSumsBack(OfWindows):
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, g: Array, x: Array) -> Array:
-        """Return the gradient of x."""
         lead = len(g.shape) - len(self.how.places)
         axes = list(zip(range(lead, len(g.shape)), self.how.by_axis(), strict=True))
         for d, which in reversed(axes):
@@ -215,7 +208,6 @@ class WindowSumsBack(OfWindows):
         return g
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of x."""
         return specs[1]
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:

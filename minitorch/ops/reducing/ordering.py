@@ -39,7 +39,6 @@ class Position(Flat, AlongDim):
     reads_inputs = reads_output = False
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape of the input, int64."""
         return Spec(specs[0].shape, int64)
 
 
@@ -64,7 +63,6 @@ class ArgExtreme(Position):
         return find(_numbers(x), axis=self.dim, keepdims=True)
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape with size 1 along the axis."""
         return Spec(reduced(specs[0].shape, (self.dim,), True), int64)
 
 
@@ -112,7 +110,6 @@ class ArgSort(Position):
         return places[(*(slice(None),) * self.dim, slice(self.count))]
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape, cut to the count along the axis."""
         shape = list(specs[0].shape)
         shape[self.dim] = shape[self.dim] if self.count is None else self.count
         return Spec(tuple(shape), int64)
