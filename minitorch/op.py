@@ -43,7 +43,7 @@ Source of the trio: the operator nodes of CSE 599W and needle.
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -187,11 +187,24 @@ class Flat(Op):
 
 
 class KeepsSpec(Op):
-    """An operator whose result has the shape and dtype of its first input."""
+    """An operator whose result has the shape and dtype of an input, the first unless told."""
+
+    like: ClassVar[int] = 0
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the first input."""
-        return specs[0]
+        """Return the spec of that input."""
+        return specs[self.like]
+
+
+class FixedSpec(Op):
+    """An operator whose result has a shape and dtype of its own; one number unless told."""
+
+    shape: Shape = ()
+    dtype: DType
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return them."""
+        return Spec(self.shape, self.dtype)
 
 
 @overload

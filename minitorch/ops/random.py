@@ -18,11 +18,11 @@ from ..arrays.library import (
     to_numpy,
 )
 from ..errors import ArgumentError
-from ..op import Flat, Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
+from ..op import FixedSpec, Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from .elementwise.unary import zeros_like
 
 
-class Drawn(Op):
+class Drawn(FixedSpec):
     """Random numbers of a given shape; a dataflow graph draws them anew in each run.
 
     `first` and `second` are the two numbers that say which: a range, or a mean and a deviation.
@@ -31,6 +31,7 @@ class Drawn(Op):
     on_arrays = True
     pure = False
     reads_inputs = reads_output = False
+    shape: tuple[int, ...]
 
     def __init__(
         self,
@@ -46,9 +47,6 @@ class Drawn(Op):
     def source(self) -> Generator:
         """Return the generator to draw from."""
         return self.generator or default_generator(CPU)
-
-    def infer(self, *specs: Spec) -> Spec:
-        return Spec(self.shape, self.dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """There are no inputs."""

@@ -15,7 +15,7 @@ from typing import Any
 
 from ...arrays.library import Namespace, as_dtype, int32
 from ...errors import GraphError
-from ...op import Flat, Gradients, KeepsSpec, Op, Spec
+from ...op import FixedSpec, Flat, Gradients, KeepsSpec, Op, Spec
 from ...ops.elementwise.logic import eq
 from ...ops.elementwise.unary import zeros_like
 from ..core.gradients import Identity
@@ -83,9 +83,10 @@ class Merge(Op):
         return tuple(build(Switch(True), (out_grad, eq(which, i)), kind=kind) for i in sides)
 
 
-class MergeIndex(Flat):
+class MergeIndex(Flat, FixedSpec):
     """The place of the input that Merge takes."""
 
+    dtype = int32
     pure = False
     ordered = False
     merges = True
@@ -94,9 +95,6 @@ class MergeIndex(Flat):
     def compute(self, xp: Namespace, *arrays: Any) -> Any:
         place = next((i for i, a in enumerate(arrays) if a is not DEAD), None)
         return DEAD if place is None else xp.asarray(place, dtype=xp.int32)
-
-    def infer(self, *specs: Spec) -> Spec:
-        return Spec((), int32)
 
 
 def switch(data: object, pred: object, name: str | None = None) -> tuple[Node, Node]:

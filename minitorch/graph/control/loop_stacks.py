@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...arrays.library import Array, DType, Namespace, as_dtype, float32, namespace, namespace_on
 from ...arrays.shapes import Shape
-from ...op import Flat, Gradients, KeepsSpec, Spec
+from ...op import FixedSpec, Flat, Gradients, KeepsSpec, Spec
 from ..core.naming import label
 from ..core.node import Node, Placeholder, build
 from ..core.variables import State, StateOp
@@ -125,16 +125,15 @@ def flowing(flows: bool) -> DType:
     return float32 if flows else as_dtype(bool)
 
 
-class StackOp(StateOp):
-    """Base of the operators on lists and bundles: no pass looks into them, none has an effect."""
+class StackOp(FixedSpec, StateOp):
+    """Base of the operators on lists and bundles: no pass looks into them, none has an effect.
+
+    Of a list's type only `dtype` means something: whether gradients flow.
+    """
 
     ordered = False
     hands_on = True
     dtype: DType = float32
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of a scalar: only `dtype` means something, whether gradients flow."""
-        return Spec((), self.dtype)
 
 
 class Empty(StackOp):
@@ -185,9 +184,6 @@ class Top(StackOp):
         if value is not HOLE:
             return value
         return zeros_of(arrays[1]) if len(arrays) == 2 else DEAD
-
-    def infer(self, *specs: Spec) -> Spec:
-        return Spec(self.shape, self.dtype)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """A list with nothing but the gradient on top."""
@@ -320,9 +316,6 @@ class Output(StackOp):
 
     def run(self, state: State, *arrays: Any) -> Any:
         return arrays[0].values[self.slot]
-
-    def infer(self, *specs: Spec) -> Spec:
-        return Spec(self.shape, self.dtype)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """Return the gradient, marked with its place in the outcome."""

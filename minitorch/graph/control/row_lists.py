@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...arrays.library import Array, Namespace, namespace, native_dtype
-from ...op import Gradients, Op, Spec
+from ...op import Gradients, KeepsSpec, Op, Spec
 from ..core.node import Node, build
 from ..core.variables import State
 from .loop_stacks import EMPTY, HOLE, HandleNode, Stack, StackOp, Top, flowing, namespace_of, rest
@@ -53,16 +53,15 @@ class StackRows(StackOp):
             )
         return xp.stack([xp.asarray(r) for r in (items if self.first_on_top else items[::-1])])
 
-    def infer(self, *specs: Spec) -> Spec:
-        return Spec(self.shape, self.dtype)
-
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The gradient's rows as a list."""
         return build(Spread(self.first_on_top), (out_grad,), kind=HandleNode)
 
 
-class Collect(StackOp):
+class Collect(KeepsSpec, StackOp):
     """A gradient's list as an array like the second input, zeros where a row is missing."""
+
+    like = 1
 
     def __init__(self, first_on_top: bool) -> None:
         self.first_on_top = first_on_top
@@ -77,9 +76,6 @@ class Collect(StackOp):
             if row is not HOLE:
                 total[i] = row
         return total
-
-    def infer(self, *specs: Spec) -> Spec:
-        return specs[1]
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The gradient's rows as a list."""

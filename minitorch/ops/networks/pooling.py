@@ -9,7 +9,7 @@ import numpy as np
 
 from ...arrays.library import Array, Index, Namespace, as_dtype, host_dtype, native_device_of
 from ...errors import ArgumentError
-from ...op import Gradients, Kind, Methods, Spec, apply
+from ...op import Gradients, KeepsSpec, Kind, Methods, apply
 from ..elementwise.casting import cast_to
 from ..products.conv import each, over_axes
 from ..reducing.ordering import ValuesAndIndices
@@ -65,9 +65,10 @@ class MaxPool(OfWindows):
         return (apply(MaxPoolBack(self.how), out_grad, node.inputs[0], node.output),)
 
 
-class MaxPoolBack(OfWindows):
+class MaxPoolBack(KeepsSpec, OfWindows):
     """Zeros like x, with the gradient of each window added at its largest element."""
 
+    like = 1
     reads_output = False
 
     def compute(self, xp: Namespace, g: Array, x: Array, y: Array) -> Array:
@@ -84,18 +85,16 @@ class MaxPoolBack(OfWindows):
                 out[at] += g * won
         return out
 
-    def infer(self, *specs: Spec) -> Spec:
-        return specs[1]
-
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Each window gets what is at its largest element."""
         _, x, y = node.inputs
         return apply(MaxPoolPick(self.how), out_grad, x, y), None, None
 
 
-class MaxPoolPick(OfWindows):
+class MaxPoolPick(KeepsSpec, OfWindows):
     """What another value has at the largest element of each window of x."""
 
+    like = 2
     reads_output = False
 
     def compute(self, xp: Namespace, v: Array, x: Array, y: Array) -> Array:
@@ -103,9 +102,6 @@ class MaxPoolPick(OfWindows):
         for at, won in _choices(self.how, xp, x, y):
             out = xp.where(won, v[at], out)
         return out
-
-    def infer(self, *specs: Spec) -> Spec:
-        return specs[2]
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The picked elements get the gradient back."""
@@ -191,9 +187,10 @@ class WindowSums(OfWindows):
         return (apply(WindowSumsBack(self.how), out_grad, node.inputs[0]),)
 
 
-class WindowSumsBack(OfWindows):
+class WindowSumsBack(KeepsSpec, OfWindows):
     """Zeros like x, with each window's gradient added at all its elements."""
 
+    like = 1
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, g: Array, x: Array) -> Array:
@@ -206,9 +203,6 @@ class WindowSumsBack(OfWindows):
                 spread[at] += g
             g = spread
         return g
-
-    def infer(self, *specs: Spec) -> Spec:
-        return specs[1]
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the sums of the windows."""

@@ -12,7 +12,7 @@ from ...arrays.library import Array, Namespace, dtype_of
 from ...arrays.shapes import broadcast
 from ...compile.class_cross_entropy import class_gradient, class_loss
 from ...errors import ArgumentError
-from ...op import Gradients, Methods, Op, Spec, apply
+from ...op import Gradients, KeepsSpec, Methods, Op, Spec, apply
 from ..reducing.reduction import sum
 from ..shaping.broadcasting import sum_to
 from ..shaping.gathering import OneHot
@@ -111,9 +111,10 @@ class SparseCrossEntropy(Op):
         return None, apply(SparseCrossEntropyGrad(), out_grad, labels, logits)
 
 
-class SparseCrossEntropyGrad(Op):
+class SparseCrossEntropyGrad(KeepsSpec):
     """g (softmax(logits) - one_hot(labels)); inputs g, labels (integers), logits."""
 
+    like = 2
     reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
@@ -124,9 +125,6 @@ class SparseCrossEntropyGrad(Op):
             return by_kernel
         hot = OneHot(x.shape[-1], dtype_of(x)).compute(xp, labels)
         return SoftCrossEntropyGrad().compute(xp, g, hot, x)
-
-    def infer(self, *specs: Spec) -> Spec:
-        return specs[2]
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """That of the other operator, with the labels written out."""

@@ -237,11 +237,13 @@ class BatchNormSums(Op):
         return y * u + v, apply(StandardizeGradient(over, self.eps), g * u, x, y), None
 
 
-class BatchNormInput(Op):
+class BatchNormInput(KeepsSpec):
     """The gradient by x of a batch norm: w (g - mean g - y mean(g y)) / √(variance + eps).
 
     Inputs g, x, the weight w, the `Moments` of x and the `BatchNormSums`; it lies in memory as x.
     """
+
+    like = 1
 
     def __init__(self, eps: float) -> None:
         self.eps = eps
@@ -260,9 +262,6 @@ class BatchNormInput(Op):
         return _back(  # type: ignore[no-any-return]
             x, g, moments[0], middle / count, along / count * inverse, inverse * weight
         )
-
-    def infer(self, *specs: Spec) -> Spec:
-        return specs[1]
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """As of `StandardizeGradient` of g w; what the sums are of is in it already."""
