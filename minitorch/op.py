@@ -55,10 +55,11 @@ from .arrays.library import (
     Halves,
     Namespace,
     Scalar,
+    get_default_dtype,
     host_dtype,
     namespace,
 )
-from .arrays.promotion import scalar_dtype
+from .arrays.promotion import result_type, scalar_dtype
 from .arrays.shapes import Shape, known
 from .errors import DTypeError, GraphError, NoGradientRule, ShapeError
 
@@ -238,20 +239,22 @@ def apply(op: Op, /, *inputs: object) -> object:
     )
 
 
-def refuse_bools(op: Op, operands: Sequence[tuple[DType, int | None] | Scalar]) -> None:
-    """Raise where a bool is among operands, given as to `result_type`, that must be numbers.
+def promoted(op: Op, operands: Sequence[tuple[DType, int | None] | Scalar]) -> DType:
+    """Return the one dtype to which `op` brings operands, given as to `result_type`.
 
     Raises:
-        DTypeError: names the dtypes.
+        DTypeError: a bool is among what must be numbers; names the dtypes.
     """
     dtypes = [
         operand[0] if isinstance(operand, tuple) else scalar_dtype(operand) for operand in operands
     ]
-    if any(dtype.kind == "b" for dtype in dtypes):
+    if op.promotes == "numbers" and any(dtype.kind == "b" for dtype in dtypes):
         raise DTypeError(
             f"{op.name}: got {' and '.join(map(str, dtypes))}, expected no bools. Use ~ or ^, or "
             "convert first."
         )
+    dtype = result_type(operands)
+    return get_default_dtype() if op.promotes == "float" and dtype.kind != "f" else dtype
 
 
 def infer_by_trial(op: Op, specs: Sequence[Spec]) -> Spec:

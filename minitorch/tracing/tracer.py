@@ -21,7 +21,6 @@ from minitorch.arrays.library import (
     Device,
     DType,
     bfloat16,
-    get_default_dtype,
     to_numpy,
 )
 from minitorch.arrays.promotion import result_type
@@ -30,7 +29,7 @@ from minitorch.graph.core.gradients import StopGradient
 from minitorch.graph.core.graph import Graph, get_default_graph
 from minitorch.graph.core.node import Constant, Node, Placeholder, build, convert
 from minitorch.graph.core.variables import Variable
-from minitorch.op import Op, refuse_bools
+from minitorch.op import Op, promoted
 from minitorch.ops.elementwise.casting import Cast, Move
 from minitorch.ops.random import Drawn
 from minitorch.ops.shaping.broadcasting import ExpandTo
@@ -225,11 +224,7 @@ class Tracer:
         if not op.promotes:
             return tuple([self._wrapped(value) for value in inputs])
         operands = [self._operand(value) for value in loose]
-        if op.promotes == "numbers":
-            refuse_bools(op, operands)
-        dtype = result_type(operands)
-        if op.promotes == "float" and dtype.kind != "f":
-            dtype = get_default_dtype()
+        dtype = promoted(op, operands)
         return (
             *(self._wrapped(value) for value in own),
             *(self._wrapped(value, dtype) for value in loose),

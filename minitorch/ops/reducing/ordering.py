@@ -42,20 +42,22 @@ class Position(Flat, AlongDim):
         return Spec(specs[0].shape, int64)
 
 
-class ArgExtreme(Position):
-    """The position of the largest or smallest element along an axis, which stays as size 1."""
+class PositionOfExtreme(Position):
+    """A position of the largest or smallest element along an axis."""
 
     def __init__(self, dim: int, largest: bool) -> None:
         super().__init__(dim)
         self.largest = largest
 
+
+class ArgExtreme(PositionOfExtreme):
+    """The first position of the largest or smallest element; the axis stays as size 1."""
+
     @property
     def name(self) -> str:
-        """Torch's name."""
         return "argmax" if self.largest else "argmin"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the first such position."""
         if type(x) is np.ndarray:
             at: Array = (x.argmax if self.largest else x.argmin)(self.dim, keepdims=True)
             return at
@@ -76,10 +78,7 @@ class Median(ExtremeOrNaN):
     def __init__(self) -> None:
         super().__init__((0,), False, True)
 
-    @property
-    def name(self) -> str:
-        """Torch's name."""
-        return "median"
+    name = "median"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the median; NaN, which is larger than any number, where an element is."""
@@ -115,16 +114,11 @@ class ArgSort(Position):
         return Spec(tuple(shape), int64)
 
 
-class CumExtreme(Position):
+class CumExtreme(PositionOfExtreme):
     """The position of the largest or smallest element so far; of equal ones, the last."""
-
-    def __init__(self, dim: int, largest: bool) -> None:
-        super().__init__(dim)
-        self.largest = largest
 
     @property
     def name(self) -> str:
-        """Torch's name."""
         return "cummax" if self.largest else "cummin"
 
     def compute(self, xp: Namespace, x: Array) -> Array:

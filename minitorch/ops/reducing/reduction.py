@@ -94,7 +94,6 @@ class Extreme(Reduction):
 
     @property
     def name(self) -> str:
-        """Torch's name."""
         return "amax" if self.largest else "amin"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
@@ -246,7 +245,6 @@ class Truth(Flat, Reduction):
 
     @property
     def name(self) -> str:
-        """Torch's name."""
         return "all" if self.every else "any"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
