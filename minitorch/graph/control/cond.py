@@ -28,13 +28,18 @@ from ..shapes.deferred import as_scalar
 from .loop_stacks import DEAD, HandleNode, empty, kind_of
 
 
-class Switch(KeepsSpec):
+class Routing(Op):
+    """Base of what decides which values live: no pass may compute it once, or what follows it."""
+
+    pure = False
+    ordered = False
+    reads_inputs = reads_output = False
+
+
+class Switch(KeepsSpec, Routing):
     """The first input where the second, a boolean, is `branch`; dead otherwise."""
 
-    pure = False  # no pass may compute it once, or anything that depends on it
-    ordered = False
     may_kill = True
-    reads_inputs = reads_output = False
 
     def __init__(self, branch: bool) -> None:
         self.branch = branch
@@ -51,13 +56,10 @@ class Switch(KeepsSpec):
         return build(Merge(), (other, out_grad), kind=type(out_grad)), None
 
 
-class Merge(Op):
+class Merge(Routing):
     """The input that is alive; of several the first, of none dead."""
 
-    pure = False
-    ordered = False
     merges = True
-    reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Any) -> Any:
         return next((a for a in arrays if a is not DEAD), DEAD)
@@ -83,14 +85,11 @@ class Merge(Op):
         return tuple(build(Switch(True), (out_grad, eq(which, i)), kind=kind) for i in sides)
 
 
-class MergeIndex(Flat, FixedSpec):
+class MergeIndex(Flat, FixedSpec, Routing):
     """The place of the input that Merge takes."""
 
     dtype = int32
-    pure = False
-    ordered = False
     merges = True
-    reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Any) -> Any:
         place = next((i for i, a in enumerate(arrays) if a is not DEAD), None)
