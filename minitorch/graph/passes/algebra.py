@@ -23,7 +23,7 @@ from ..core.node import Constant, Node, UnknownShape
 from ..core.order import schedule
 from ..memory.aliasing import SHAPED
 from .placed import PlaceEach, sum_of_placed
-from .rewrite import rebuilt, rewrite, same_nodes, simple
+from .rewrite import rebuilt, rewrite, simple
 
 Simplify = Callable[..., Node | None]
 
@@ -49,7 +49,7 @@ def algebra(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
         order = schedule(fetches, fed)
         known = deadness_of(order, fed)
         after = rewrite(fetches, rule, fed, at=set(filter(_has_rules, order)))
-        if same_nodes(after, fetches):
+        if all(a is b for a, b in zip(after, fetches, strict=True)):
             break
         fetches = after
     return list(fetches)

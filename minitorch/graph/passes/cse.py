@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from ...op import Op
 from ..core.node import Constant, Node
 from ..core.order import schedule
-from .rewrite import rewrite, same_nodes, simple_among
+from .rewrite import rewrite, simple_among
 
 SMALL = 4096  # bytes of a constant that is compared by value
 
@@ -22,7 +22,7 @@ def cse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
         if node in twins:
             return copies.get(twins[node], twins[node])
         sources = tuple([twins.get(source, source) for source in inputs])  # of constants
-        same = same_nodes(sources, node.inputs)
+        same = all(a is b for a, b in zip(sources, node.inputs, strict=True))
         copies[node] = node if same else node.with_inputs(sources, ())
         return copies[node]
 

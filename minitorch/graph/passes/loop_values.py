@@ -18,7 +18,6 @@ from ..core.graph import like, outside
 from ..core.node import Constant, Node
 from ..core.order import needed, ordered_among, schedule
 from .loops import Remade, kept_places, with_loops
-from .rewrite import same_nodes
 
 
 def loop_values(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
@@ -56,7 +55,7 @@ class _Slimmer:
         used = set(needed([test, *after], {*self.loop.placeholders, *captured}))
         captured = {entrance: i for entrance, i in captured.items() if entrance in used}
         counts = len(carried), len(captured)
-        same = same_nodes((test, *after), before)
+        same = all(a is b for a, b in zip((test, *after), before, strict=True))
         if same and counts == (count, len(loop.entrances)) and len(saved) == len(loop.saved):
             return None
         body, ends = after[: len(carried)], after[len(carried) :]

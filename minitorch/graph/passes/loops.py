@@ -15,7 +15,7 @@ from ..core.copying import copied
 from ..core.graph import like, outside
 from ..core.node import Node
 from ..core.order import needed, schedule
-from .rewrite import may_change, over, renewed, same_nodes
+from .rewrite import may_change, over, renewed
 
 Pass = Callable[[Sequence[Node], Collection[Node]], list[Node]]
 
@@ -58,7 +58,7 @@ def each_loop(fetches: Sequence[Node], fed: Collection[Node], change: Pass) -> l
         places, saved = kept_places(loop, asked)
         ends = [*loop.body, *saved]
         test, after = change([loop.test], loop.placeholders), change(ends, loop.placeholders)
-        if same_nodes((*test, *after), (loop.test, *ends)):
+        if all(a is b for a, b in zip((*test, *after), (loop.test, *ends), strict=True)):
             return None
         body, saved_ends = after[: len(loop.body)], after[len(loop.body) :]
         new = While(

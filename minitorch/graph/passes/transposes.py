@@ -18,7 +18,7 @@ from ...ops.reducing.reduction import Extreme, Mean, Reduction, Sum
 from ...ops.shaping.movement import Permute
 from ..core.node import Node, UnknownShape
 from ..core.order import needed, schedule
-from .rewrite import rebuilt, rewrite, same_nodes, simple, users_of
+from .rewrite import rebuilt, rewrite, simple, users_of
 
 ROUNDS = 10  # each sinks every transpose by one operator at least
 
@@ -29,7 +29,7 @@ def transposes(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node
     fewest = _count(best, fed)
     for _ in range(ROUNDS if fewest else 0):
         after = _sunk(before, fed)
-        if same_nodes(after, before):
+        if all(a is b for a, b in zip(after, before, strict=True)):
             break
         before = after
         count = _count(after, fed)
