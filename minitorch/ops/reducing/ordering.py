@@ -55,6 +55,7 @@ class ArgExtreme(PositionOfExtreme):
 
     @property
     def name(self) -> str:
+        """Torch's name."""
         return "argmax" if self.largest else "argmin"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
@@ -119,6 +120,7 @@ class CumExtreme(PositionOfExtreme):
 
     @property
     def name(self) -> str:
+        """Torch's name."""
         return "cummax" if self.largest else "cummin"
 
     def compute(self, xp: Namespace, x: Array) -> Array:

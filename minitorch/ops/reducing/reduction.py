@@ -94,6 +94,7 @@ class Extreme(Reduction):
 
     @property
     def name(self) -> str:
+        """Torch's name."""
         return "amax" if self.largest else "amin"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
@@ -245,6 +246,7 @@ class Truth(Flat, Reduction):
 
     @property
     def name(self) -> str:
+        """Torch's name."""
         return "all" if self.every else "any"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
