@@ -245,14 +245,13 @@ def promoted(op: Op, operands: Sequence[tuple[DType, int | None] | Scalar]) -> D
     Raises:
         DTypeError: a bool is among what must be numbers; names the dtypes.
     """
-    dtypes = [
-        operand[0] if isinstance(operand, tuple) else scalar_dtype(operand) for operand in operands
-    ]
-    if op.promotes == "numbers" and any(dtype.kind == "b" for dtype in dtypes):
-        raise DTypeError(
-            f"{op.name}: got {' and '.join(map(str, dtypes))}, expected no bools. Use ~ or ^, or "
-            "convert first."
-        )
+    if op.promotes == "numbers":
+        dtypes = [o[0] if isinstance(o, tuple) else scalar_dtype(o) for o in operands]
+        if any(dtype.kind == "b" for dtype in dtypes):
+            raise DTypeError(
+                f"{op.name}: got {' and '.join(map(str, dtypes))}, expected no bools. Use ~ or ^, "
+                "or convert first."
+            )
     dtype = result_type(operands)
     return get_default_dtype() if op.promotes == "float" and dtype.kind != "f" else dtype
 
