@@ -43,7 +43,7 @@ Source of the trio: the operator nodes of CSE 599W and needle.
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -55,10 +55,11 @@ from .arrays.library import (
     Halves,
     Namespace,
     Scalar,
+    get_default_dtype,
     host_dtype,
     namespace,
 )
-from .arrays.promotion import scalar_dtype
+from .arrays.promotion import result_type, scalar_dtype
 from .arrays.shapes import Shape, known
 from .errors import DTypeError, GraphError, NoGradientRule, ShapeError
 
@@ -166,7 +167,7 @@ class Op:
             f"Define gradient(self, out_grad, node) on {type(self).__name__}, or detach its result."
         )
 
-    def __call__(self, *inputs: object) -> Any:  # noqa: D102  (the class says it)
+    def __call__(self, *inputs: object) -> Any:
         return apply(self, *inputs)
 
     def attributes(self) -> dict[str, object]:
@@ -187,11 +188,24 @@ class Flat(Op):
 
 
 class KeepsSpec(Op):
-    """An operator whose result has the shape and dtype of its first input."""
+    """An operator whose result has the shape and dtype of an input, the first unless told."""
+
+    like: ClassVar[int] = 0
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the first input."""
-        return specs[0]
+        """Return the spec of that input."""
+        return specs[self.like]
+
+
+class FixedSpec(Op):
+    """An operator whose result has a shape and dtype of its own; one number unless told."""
+
+    shape: Shape = ()
+    dtype: DType
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return them."""
+        return Spec(self.shape, self.dtype)
 
 
 @overload
@@ -225,20 +239,21 @@ def apply(op: Op, /, *inputs: object) -> object:
     )
 
 
-def refuse_bools(op: Op, operands: Sequence[tuple[DType, int | None] | Scalar]) -> None:
-    """Raise where a bool is among operands, given as to `result_type`, that must be numbers.
+def promoted(op: Op, operands: Sequence[tuple[DType, int | None] | Scalar]) -> DType:
+    """Return the one dtype to which `op` brings operands, given as to `result_type`.
 
     Raises:
-        DTypeError: names the dtypes.
+        DTypeError: a bool is among what must be numbers; names the dtypes.
     """
-    dtypes = [
-        operand[0] if isinstance(operand, tuple) else scalar_dtype(operand) for operand in operands
-    ]
-    if any(dtype.kind == "b" for dtype in dtypes):
-        raise DTypeError(
-            f"{op.name}: got {' and '.join(map(str, dtypes))}, expected no bools. Use ~ or ^, or "
-            "convert first."
-        )
+    if op.promotes == "numbers":
+        dtypes = [o[0] if isinstance(o, tuple) else scalar_dtype(o) for o in operands]
+        if any(dtype.kind == "b" for dtype in dtypes):
+            raise DTypeError(
+                f"{op.name}: got {' and '.join(map(str, dtypes))}, expected no bools. Use ~ or ^, "
+                "or convert first."
+            )
+    dtype = result_type(operands)
+    return get_default_dtype() if op.promotes == "float" and dtype.kind != "f" else dtype
 
 
 def infer_by_trial(op: Op, specs: Sequence[Spec]) -> Spec:

@@ -386,6 +386,37 @@ def share_of_any(texts: Iterable[str]) -> float:
     return sum(bool(any_word.search(text)) for text in found) / len(found)
 
 
+def undocumented(trees: Iterable[ast.Module]) -> list[str]:
+    """Return the public methods without a docstring that override none with one."""
+    nodes = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+
+    def says(node: ast.ClassDef, method: str) -> bool:
+        own = (part for part in node.body if isinstance(part, ast.FunctionDef))
+        if any(part.name == method and ast.get_docstring(part) for part in own):
+            return True
+        bases = {ast.unparse(base).partition("[")[0].rpartition(".")[2] for base in node.bases}
+        return any(says(other, method) for other in nodes if other.name in bases - {node.name})
+
+    return [
+        f"{node.name}.{method.name}"
+        for node in nodes
+        for method in node.body
+        if isinstance(method, ast.FunctionDef)
+        if not node.name.startswith("_") and not method.name.startswith("_")
+        if not says(node, method.name)
+    ]
+
+
+def test_every_public_method_of_minitorch_says_what_it_does_or_its_base_does() -> None:
+    assert undocumented(ast.parse(path.read_text()) for path in sources("minitorch")) == []
+
+
+def test_a_public_method_that_neither_it_nor_its_base_explains_is_found() -> None:
+    base = "class A:\n    def f(self):\n        'Return 1.'\n"
+    other = "class B(p.A[int]):\n    def f(self): ...\n    def g(self): ...\n    def _h(self): ..."
+    assert undocumented([ast.parse(base), ast.parse(other)]) == ["B.g"]
+
+
 def test_few_annotations_of_minitorch_hold_any() -> None:
     share = share_of_any(path.read_text() for path in sources("minitorch"))
     assert share <= SHARE_OF_ANY, f"{share:.3f} of the annotations hold Any"

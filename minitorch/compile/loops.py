@@ -69,8 +69,7 @@ class _Loops:
         self.masks = [kind == "bool" for kind in (*program.inputs, gives)]
         self.elements = ["i8" if mask else t.scalar for mask in self.masks]  # booleans are bytes
         self.item = [1 if mask else t.item for mask in self.masks]
-        self.wide = Text("float64", t.width, prefix="w")
-        self.wide.lines, self.wide.declared, self.wide.defined = t.lines, t.declared, t.defined
+        self.wide = t.beside("float64", t.width, "w")
         self.keep = self.wide if program.reduction == "sum" else t
 
     def text(self) -> str:

@@ -63,21 +63,15 @@ def add_terms(
 
 
 @functools.cache
-def _packing(dtype: str, vectors: int) -> tuple[Any, Callable[..., bytes]]:
+def _packing(dtype: str, vectors: int) -> tuple[engine.Function, Callable[..., bytes]]:
     """Return the kernel that packs weights (vectors, H, K), of any strides, into panels.
 
     Lanes behind the last unit hold numbers that nobody reads.
     """
     t = Text(dtype, 1)
     width = lanes(dtype)
-    names = ("depth", "hidden", "gate", "unit", "term")  # the last three: strides in numbers
-    depth, hidden, *strides = (
-        t.emit(f"load i64, ptr {t.at('%table', 8 * i)}, align 8") for i in range(len(names))
-    )
-    source, target = (
-        t.emit(f"load ptr, ptr {t.emit(f'load ptr, ptr {at}')}")
-        for at in (t.at("%table", 8 * (len(names) + i)) for i in range(2))
-    )
+    depth, hidden, *strides = t.fields("i64", 5)  # of gates, units and terms, in numbers
+    source, target = t.arrays(2, 5)
     last = t.plus(hidden, -1)
     with t.loop("p", "%hi", start="%lo") as panel, t.loop("k", depth) as k:
         line = t.times(t.plus(t.times(panel, depth), k), vectors * width)
@@ -89,7 +83,7 @@ def _packing(dtype: str, vectors: int) -> tuple[Any, Callable[..., bytes]]:
                 into = t.plus(t.plus(line, v * width), lane)
                 t.store(t.load(t.at(source, offset, t.scalar)), t.at(target, into, t.scalar))
     t.do("ret void")
-    return engine.Function(t.module(KERNEL)), struct.Struct(f"{len(names) + 2}q").pack
+    return engine.Function(t.module(KERNEL)), struct.Struct("7q").pack
 
 
 def packed(weights_VHK: _Array) -> _Array:

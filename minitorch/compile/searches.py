@@ -120,16 +120,16 @@ def genetic(state: State, count: int) -> list[int]:
         return random(state, count)
     ranked = sorted(state.history, key=lambda trial: trial[1])[:PARENTS]
     weights = 1.0 / np.arange(1, len(ranked) + 1)
-    found: list[int] = []
+    children: list[int] = []
     for _ in range(50 * count):
         pair = state.rng.choice(len(ranked), 2, p=weights / weights.sum())
         child = _child(state, ranked[pair[0]][0], ranked[pair[1]][0])
         number = state.fresh(child)
-        if number is not None and number not in found:
-            found.append(number)
-        if len(found) == count:
-            return found
-    return _filled(state, found, count)
+        if number is not None and number not in children:
+            children.append(number)
+        if len(children) == count:
+            return children
+    return _filled(state, children, count)
 
 
 def _child(state: State, mother: Point, father: Point) -> Point:
@@ -158,8 +158,8 @@ def annealing(state: State, count: int) -> list[int]:
             if uphill <= 0 or state.rng.random() < math.exp(-uphill / (0.3 * heat)):
                 at[walk] = to
                 seen.add(to)
-    tried = set(map(int, state.untried()))
-    ranked = sorted(seen & tried, key=lambda i: (guesses[i], i))
+    untried = set(map(int, state.untried()))
+    ranked = sorted(seen & untried, key=lambda i: (guesses[i], i))
     return _filled(state, ranked[: count - _surprises(state, count)], count)
 
 
@@ -170,8 +170,8 @@ def _neighbour(state: State, number: int) -> int:
     knob = knobs[state.rng.integers(len(knobs))]
     values = state.space.knobs[knob]
     point[knob] = values[state.rng.integers(len(values))]
-    found = state.space.number_of(point)
-    return number if found is None else found
+    neighbour = state.space.number_of(point)
+    return number if neighbour is None else neighbour
 
 
 def learned(state: State, count: int) -> list[int]:
@@ -188,10 +188,10 @@ def _surprises(state: State, count: int) -> int:
     return int(state.rng.binomial(count, SURPRISES))
 
 
-def _filled(state: State, found: list[int], count: int) -> list[int]:
+def _filled(state: State, chosen: list[int], count: int) -> list[int]:
     """Return the points with random ones for what is missing."""
-    others = (int(i) for i in state.rng.permutation(state.untried()) if int(i) not in set(found))
-    return found + [i for i, _ in zip(others, range(count - len(found)), strict=False)]
+    others = (int(i) for i in state.rng.permutation(state.untried()) if int(i) not in set(chosen))
+    return chosen + [i for i, _ in zip(others, range(count - len(chosen)), strict=False)]
 
 
 SEARCHES: dict[str, Callable[[State, int], list[int]]] = {

@@ -35,11 +35,8 @@ def rows_of_block() -> int:
 
 def _module(dtype: str) -> str:
     t, rows = Text(dtype, panels.lanes(dtype)), rows_of_block()
-    names = ("m", "n", "depth", "a_row", "c_row", "last")
-    ints = [t.emit(f"load i64, ptr {t.at('%table', 8 * i)}, align 8") for i in range(len(names))]
-    m, n, depth, a_row, c_row, last = ints
-    places = [t.at("%table", 8 * (len(names) + i)) for i in range(3)]
-    a, b, c = (t.emit(f"load ptr, ptr {t.emit(f'load ptr, ptr {at}')}") for at in places)
+    m, n, depth, a_row, c_row, last = t.fields("i64", 6)
+    a, b, c = t.arrays(3, 6)
     sums = [t.variable() for _ in range(rows * PAIR)]
     with t.loop("block", "%hi", start="%lo") as block:
         first = t.least(t.times(block, rows), t.plus(m, -rows))  # the end overlaps what is before

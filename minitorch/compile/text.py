@@ -42,6 +42,12 @@ class Text:
         self._count = 0
         self._labels = 0
 
+    def beside(self, dtype: str, width: int, prefix: str) -> Text:
+        """Return a text of other numbers or lanes that writes into the same function."""
+        text = Text(dtype, width, prefix)
+        text.lines, text.declared, text.defined = self.lines, self.declared, self.defined
+        return text
+
     # Types
 
     @property
@@ -196,6 +202,10 @@ class Text:
         """Return integers taken for the bits of numbers."""
         return self.emit(f"bitcast {self.bits} {a} to {self.vector}")
 
+    def from_whole(self, count: str) -> str:
+        """Return an integer of 64 bits as a number in every lane."""
+        return self.spread(self.scalar, self.emit(f"sitofp i64 {count} to {self.scalar}"))
+
     def lane(self, kind: str, a: str, i: int) -> str:
         """Return one element of a vector of this type."""
         return self.emit(f"extractelement {kind} {a}, i32 {i}") if self.width > 1 else a
@@ -208,6 +218,15 @@ class Text:
         return total
 
     # Addresses and loops
+
+    def fields(self, kind: str, count: int, first: int = 0) -> list[str]:
+        """Return values of 8 bytes from the kernel's table, from its entry `first` on."""
+        places = [self.at("%table", 8 * (first + i)) for i in range(count)]
+        return [self.emit(f"load {kind}, ptr {at}, align 8") for at in places]
+
+    def arrays(self, count: int, first: int = 0) -> list[str]:
+        """Return the addresses of arrays that lie where the table's entries say."""
+        return [self.emit(f"load ptr, ptr {at}") for at in self.fields("ptr", count, first)]
 
     def at(self, base: str, offset: str | int, element: str = "i8") -> str:
         """Return an address so many bytes, or elements, further."""

@@ -51,13 +51,10 @@ class _Kernel:
     def __init__(self, step: _Step, dtype: str) -> None:
         self.step = step
         self.t = t = Text(dtype, panels.lanes(dtype))
-        count = len(step.arrays) + 2
-        places = [t.at("%table", 8 * i) for i in range(6 + count)]
-        numbers = [t.emit(f"load i64, ptr {at}, align 8") for at in places[:6]]
+        numbers = t.fields("i64", 6)
         self.depth, self.hidden, self.whole, self.source, self.first, self.width = numbers
-        bases = [t.emit(f"load ptr, ptr {t.emit(f'load ptr, ptr {at}')}") for at in places[6:]]
-        self.weights, self.a = bases[:2]
-        self.bases = dict(zip(step.arrays, bases[2:], strict=True))
+        self.weights, self.a, *bases = t.arrays(2 + len(step.arrays), 6)
+        self.bases = dict(zip(step.arrays, bases, strict=True))
 
     def text(self, rows: int, rest: int) -> str:
         """Return the module: blocks of `rows` rows, then one of `rest`."""
@@ -249,7 +246,9 @@ def module(name: str, dtype: str, rows: int, rest: int) -> str:
 
 
 @functools.cache
-def _function(name: str, dtype: str, rows: int, rest: int) -> tuple[Any, Callable[..., bytes]]:
+def _function(
+    name: str, dtype: str, rows: int, rest: int
+) -> tuple[engine.Function, Callable[..., bytes]]:
     count = 6 + 2 + len(_STEPS[name].arrays)
     text = module(name, dtype, rows, rest)
     return engine.Function(text), struct.Struct(f"{count}q").pack

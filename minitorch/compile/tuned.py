@@ -84,18 +84,18 @@ def _parsed(line: str) -> tuple[Task, Kept] | None:
         return None
 
 
-_shelf = TunedTable()
+_table = TunedTable()
 
 
 def set_cache_directory(directory: str | Path) -> None:
     """Keep tuned schedules in another directory, and take them from there."""
-    _shelf.directory = Path(directory)
-    _shelf.forget()
+    _table.directory = Path(directory)
+    _table.forget()
 
 
 def get_cache_directory() -> Path:
     """Return the directory where tuned schedules are kept."""
-    return _shelf.directory
+    return _table.directory
 
 
 def keep(tuned: Tuned) -> Kept:
@@ -108,11 +108,11 @@ def keep(tuned: Tuned) -> Kept:
     import json
 
     entry = measured(tuned.best)
-    _shelf.directory.mkdir(parents=True, exist_ok=True)
+    _table.directory.mkdir(parents=True, exist_ok=True)
     line = {"task": tuned.best.task.key, **entry._asdict()}
-    with _shelf.path.open("a") as file:
+    with _table.path.open("a") as file:
         file.write(json.dumps(line) + "\n")
-    _shelf.forget()
+    _table.forget()
     return entry
 
 
@@ -134,14 +134,14 @@ def measured(schedule: Schedule) -> Kept:
 def kernel_for(task: Task | Sequence[object]) -> ProductKernel | None:
     """Return the tuned kernel of a task where it was faster than NumPy; None otherwise."""
     task = task_of(task)
-    entry = _shelf.table().get(task)
+    entry = _table.table().get(task)
     if entry is None or entry.seconds >= entry.library_seconds:
         return None
-    if task not in _shelf.kernels:
+    if task not in _table.kernels:
         from .products import ProductKernel
 
-        _shelf.kernels[task] = ProductKernel(task, entry.point)
-    return _shelf.kernels[task]
+        _table.kernels[task] = ProductKernel(task, entry.point)
+    return _table.kernels[task]
 
 
 def convolution(
@@ -149,7 +149,7 @@ def convolution(
 ) -> ProductKernel | None:
     """Return the tuned kernel for the convolution of such arrays, if it is one and pays."""
     sizes, square = (*x.shape, *w.shape), len({*stride}) == len({*padding}) == 1
-    if not _shelf.table() or len(x.shape) != 4 or x.dtype != w.dtype or not square:
+    if not _table.table() or len(x.shape) != 4 or x.dtype != w.dtype or not square:
         return None
     if x.dtype.name not in ITEM_BYTES or None in sizes or 0 in sizes:
         return None

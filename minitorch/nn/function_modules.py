@@ -63,13 +63,11 @@ class _FunctionModule(Module):
                 setattr(self, name, value)
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """Return the function of the inputs and the options."""
         options = {name: getattr(self, name) for name in self.defaults}
         result: Tensor = type(self).function(*inputs, **options)
         return result
 
     def extra_repr(self) -> str:
-        """Return the options."""
         shown = [name for name in self.defaults if name != "inplace" or self.inplace]
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
 
@@ -168,11 +166,9 @@ class PReLU(Module):
         self.weight = Parameter(full((num_parameters,), init, device=device, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the piecewise linear function of `x`."""
         return F.prelu(x, self.weight)
 
     def extra_repr(self) -> str:
-        """Return the number of slopes."""
         return f"num_parameters={self.num_parameters}"
 
 
@@ -188,13 +184,11 @@ class Dropout(_FunctionModule, of=F.dropout, options="p inplace"):
             raise ArgumentError(f"{self._get_name()}: got p {self.p}, expected one in [0, 1].")
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """Return the input with elements dropped, in training."""
         (x,) = inputs
         result: Tensor = F.dropout(x, self.p, self.training, self.inplace)
         return result
 
     def extra_repr(self) -> str:
-        """Return the options."""
         return f"p={self.p}, inplace={self.inplace}"
 
 
@@ -202,7 +196,6 @@ class Dropout2d(Dropout):
     """Dropout of whole channels of (N, C, H, W) or (C, H, W)."""
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        """Return the input with channels dropped, in training."""
         (x,) = inputs
         if not self.training or self.p == 0.0:
             return x
@@ -283,7 +276,6 @@ class _Pool(_FunctionModule):
         self.stride = self.kernel_size if self.stride is None else self.stride
 
     def extra_repr(self) -> str:
-        """Return the sizes."""
         shown = "kernel_size stride padding"
         if "dilation" in self.options:
             shown += " dilation ceil_mode"
@@ -366,7 +358,6 @@ class _Pad(Module):
         self.value = value
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return `x` with its border."""
         return F.pad(x, self.padding, self.mode, self.value)
 
     def extra_repr(self) -> str:

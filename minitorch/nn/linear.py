@@ -21,7 +21,6 @@ class Identity(Module):
         super().__init__()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return `x`."""
         return x
 
 
@@ -62,7 +61,6 @@ class Linear(Module):
         return F.linear(input, own["weight"], own["bias"])
 
     def extra_repr(self) -> str:
-        """Return the sizes."""
         has_bias = self.bias is not None
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={has_bias}"
 
@@ -135,7 +133,6 @@ class Embedding(Module):
         return F.embedding(indices, self.weight, self.padding_idx, self.max_norm, self.norm_type)
 
     def extra_repr(self) -> str:
-        """Return the sizes."""
         pad = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         most = "" if self.max_norm is None else f", max_norm={self.max_norm}"
         most += "" if self.norm_type == 2.0 else f", norm_type={self.norm_type}"

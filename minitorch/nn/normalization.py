@@ -72,7 +72,6 @@ class _RunningNorm(_Affine):
             raise ShapeError(f"{self._get_name()}: got shape {x.shape}, expected {expected} axes.")
 
     def extra_repr(self) -> str:
-        """Return sizes and options."""
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
             f"affine={self.affine}, track_running_stats={self.track_running_stats}"
@@ -182,7 +181,6 @@ class _LastAxesNorm(_Affine):
         self._add(self.normalized_shape, elementwise_affine, shift, device, dtype)
 
     def extra_repr(self) -> str:
-        """Return shape and options."""
         affine = self.elementwise_affine
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={affine}"
 
@@ -194,7 +192,6 @@ class LayerNorm(_LastAxesNorm):
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return `x` normalised, of its own shape."""
         result: Tensor = F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
         return result
 
@@ -213,7 +210,6 @@ class RMSNorm(_LastAxesNorm):
         super().__init__(normalized_shape, eps, elementwise_affine, False, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return `x` normalised, of its own shape."""
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
 
@@ -247,5 +243,4 @@ class GroupNorm(_Affine):
         return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        """Return sizes and options."""
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"

@@ -82,7 +82,6 @@ class _Cell(Module):
         return after if self.states > 1 else after[0]
 
     def extra_repr(self) -> str:
-        """Return the sizes."""
         text = f"{self.input_size}, {self.hidden_size}"
         return text if self.bias else f"{text}, bias={self.bias}"
 
@@ -244,7 +243,6 @@ class _Recurrent(Module):
         return results[:length], (last, results[length])
 
     def extra_repr(self) -> str:
-        """Return what differs from the defaults."""
         text = f"{self.input_size}, {self.hidden_size}"
         usual = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0}
         for name, default in (usual | {"bidirectional": False}).items():

@@ -149,7 +149,6 @@ class TransformerEncoder(_Stack):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        """Return a tensor of the shape of `src`."""
         return self._through(src, mask, src_key_padding_mask, bool(is_causal))
 
 
@@ -170,7 +169,6 @@ class TransformerDecoder(_Stack):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """Return a tensor of the shape of `tgt`."""
         masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
         return self._through(tgt, memory, *masks, bool(tgt_is_causal), memory_is_causal)
 

@@ -77,7 +77,6 @@ class TotalNorm(Op):
         return asarray(_norm_of(arrays, self.order), arrays[0].dtype, device_of(arrays[0]))
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of one number."""
         return Spec((), specs[0].dtype)
 
 

@@ -18,11 +18,11 @@ from ..arrays.library import (
     to_numpy,
 )
 from ..errors import ArgumentError
-from ..op import Flat, Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
+from ..op import FixedSpec, Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from .elementwise.unary import zeros_like
 
 
-class Drawn(Op):
+class Drawn(FixedSpec):
     """Random numbers of a given shape; a dataflow graph draws them anew in each run.
 
     `first` and `second` are the two numbers that say which: a range, or a mean and a deviation.
@@ -31,6 +31,7 @@ class Drawn(Op):
     on_arrays = True
     pure = False
     reads_inputs = reads_output = False
+    shape: tuple[int, ...]
 
     def __init__(
         self,
@@ -47,10 +48,6 @@ class Drawn(Op):
         """Return the generator to draw from."""
         return self.generator or default_generator(CPU)
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the shape and dtype drawn."""
-        return Spec(self.shape, self.dtype)
-
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """There are no inputs."""
         return ()
@@ -60,7 +57,6 @@ class Uniform(Drawn):
     """Evenly spread in [first, second)."""
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the numbers."""
         drawn = self.source().uniform(self.shape, self.dtype)
         return cast(drawn * (self.second - self.first) + self.first, self.dtype)
 
@@ -69,7 +65,6 @@ class Normal(Drawn):
     """Normally distributed, with mean `first` and deviation `second`."""
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the numbers."""
         drawn = self.source().normal(self.shape, self.dtype)
         return cast(drawn * self.second + self.first, self.dtype)
 
@@ -78,7 +73,6 @@ class Integers(Drawn):
     """Integers evenly spread from `first` up to but not `second`."""
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the numbers."""
         return self.source().integers(int(self.first), int(self.second), self.shape, self.dtype)
 
 
@@ -86,7 +80,6 @@ class Permutation(Drawn):
     """0 up to the size of the one axis, in random order."""
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the numbers."""
         return self.source().permutation(self.shape[0])
 
 
@@ -101,7 +94,6 @@ class DropMask(Flat, KeepsSpec):
         self.p, self.generator = p, generator
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the mask."""
         dtype = as_dtype(x.dtype)
         source = self.generator or default_generator(device_of(x))
         drawn = source.uniform(tuple(x.shape), dtype)
@@ -153,7 +145,6 @@ class Multinomial(Flat):
         return order[:, : self.num_samples]
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the positions of each row."""
         return Spec((*specs[0].shape[:-1], self.num_samples), int64)
 
 

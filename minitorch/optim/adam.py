@@ -38,7 +38,6 @@ class Adam(Optimizer):
         super().__init__(params, hyperparameters(locals()))
 
     def update(self, w: Array, g: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
-        """Take one step on `w`."""
         if not state:
             state.update(step=0, exp_avg=filled_like(w), exp_avg_sq=filled_like(w))
             if group["amsgrad"]:

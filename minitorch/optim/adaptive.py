@@ -27,7 +27,6 @@ class Adagrad(Optimizer):
         super().__init__(params, hyperparameters(locals()))
 
     def update(self, w: Array, g: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
-        """Take one step on `w`."""
         if not state:
             state.update(step=0, sum=filled_like(w, group["initial_accumulator_value"]))
         if group["weight_decay"]:
@@ -65,7 +64,6 @@ class Adadelta(Optimizer):
             self.refuse("rho", group["rho"], "one in [0, 1]")
 
     def update(self, w: Array, g: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
-        """Take one step on `w`."""
         if not state:
             state.update(step=0, square_avg=filled_like(w), acc_delta=filled_like(w))
         state["step"] += 1
@@ -103,7 +101,6 @@ class RMSprop(Optimizer):
         super().__init__(params, hyperparameters(locals()))
 
     def update(self, w: Array, g: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
-        """Take one step on `w`."""
         if not state:
             state.update(step=0, square_avg=filled_like(w))
             if group["momentum"]:

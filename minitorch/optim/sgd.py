@@ -40,7 +40,6 @@ class SGD(Optimizer):
             self.refuse("nesterov", True, "it with a momentum and with dampening 0")
 
     def update(self, w: Array, g: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
-        """Take one step on `w`."""
         if group["weight_decay"]:
             g = g + group["weight_decay"] * w
         momentum = group["momentum"]

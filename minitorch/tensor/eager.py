@@ -21,13 +21,12 @@ from ..arrays.library import (
     Halves,
     Scalar,
     asarray,
-    get_default_dtype,
     host_dtype,
     namespace,
 )
 from ..arrays.promotion import result_type
 from ..errors import AxisError, DeviceError, DTypeError, MinitorchError, ShapeError
-from ..op import Op, Spec, Value, refuse_bools
+from ..op import Op, Spec, Value, promoted
 from ..ops.elementwise.casting import Cast, Move
 
 if TYPE_CHECKING:
@@ -119,11 +118,7 @@ def prepare(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> tuple["Ten
         if op.promotes == "same":
             _check_same_dtype(op, [v.dtype for v in loose if isinstance(v, kind)])
         operands = [_operand(op, v, kind) for v in loose]
-        if op.promotes == "numbers":
-            refuse_bools(op, operands)
-        dtype = result_type(operands)
-        if op.promotes == "float" and dtype.kind != "f":
-            dtype = get_default_dtype()
+        dtype = promoted(op, operands)
         own = [_wrap(op, v, None, place, kind) for v in inputs[: op.fixed]]
         return (*own, *(_wrap(op, v, dtype, place, kind) for v in loose))
     return tuple(_wrap(op, v, None, place, kind) for v in inputs)

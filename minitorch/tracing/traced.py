@@ -18,6 +18,7 @@ from minitorch.arrays.generator import default_generator
 from minitorch.arrays.library import CPU, Device, to_numpy
 from minitorch.errors import DeviceError, GraphError
 from minitorch.graph.core.graph import PACKAGE, Graph
+from minitorch.graph.core.graph import outside as outside_branches
 from minitorch.graph.core.node import Constant, Node, Placeholder
 from minitorch.graph.core.order import schedule
 from minitorch.graph.passes.cse import signature
@@ -33,7 +34,7 @@ from minitorch.tracing.reach import Reach
 from minitorch.tracing.steps import Steps
 from minitorch.tracing.switch import tracing
 from minitorch.tracing.symbol import SIZE, Symbol
-from minitorch.tracing.tracer import Outside, Tracer, at_the_start
+from minitorch.tracing.tracer import Outside, Tracer
 
 Update = tuple[Tensor | int, Node]
 """A tensor that a function updated in place, an argument by its number; the node it becomes."""
@@ -281,7 +282,7 @@ def _captured(tracer: Tracer) -> dict[Node, Tensor]:
     for tensor, node in (*tracer.effects.past, *tracer.captured.values()):
         captured[node] = tensor
         if tracer.variables and isinstance(node, Placeholder):
-            with tracer.graph.as_default(), at_the_start():
+            with tracer.graph.as_default(), outside_branches():
                 node.inputs = (Constant(to_numpy(tensor.array)),)
     return captured
 

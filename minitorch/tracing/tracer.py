@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -21,21 +20,18 @@ from minitorch.arrays.library import (
     Device,
     DType,
     bfloat16,
-    get_default_dtype,
     to_numpy,
 )
 from minitorch.arrays.promotion import result_type
 from minitorch.errors import DeviceError, GraphError
 from minitorch.graph.core.gradients import StopGradient
-from minitorch.graph.core.graph import Graph, get_default_graph
+from minitorch.graph.core.graph import Graph
+from minitorch.graph.core.graph import outside as outside_branches
 from minitorch.graph.core.node import Constant, Node, Placeholder, build, convert
 from minitorch.graph.core.variables import Variable
-from minitorch.op import Op, refuse_bools
+from minitorch.op import Op, promoted
 from minitorch.ops.elementwise.casting import Cast, Move
 from minitorch.ops.random import Drawn
-from minitorch.ops.shaping.broadcasting import ExpandTo
-from minitorch.ops.shaping.indexing import Slice
-from minitorch.ops.shaping.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from minitorch.tensor.modes import recording
 from minitorch.tensor.tensor import Tensor
 from minitorch.tensor.versions import clock
@@ -43,7 +39,6 @@ from minitorch.tracing.effects import Effects, OldGradient
 from minitorch.tracing.switch import current, is_tracing
 from minitorch.tracing.symbol import Symbol, place
 
-VIEWS = (ExpandTo, InsertAxes, Permute, RemoveAxes, Reshape, Slice)
 _before = count(-1, -1)
 
 
@@ -107,7 +102,7 @@ class Tracer:
         symbol = Symbol.of(node, self, needs)
         if needs:
             symbol.op, symbol.inputs = op, values
-        if isinstance(op, VIEWS):
+        if op.views:
             self.views.setdefault(self.node_of(values[0]), []).append(weakref.ref(symbol))
         return symbol
 
@@ -133,7 +128,7 @@ class Tracer:
             return self.effects.moved[id(value)][1].node
         captured = self.captured.get(id(value))
         if captured is None:
-            with at_the_start():
+            with outside_branches():  # as if before everything else
                 node = self._capture(value)
                 node.id = next(_before)  # a loop's body takes what is older than it from outside
             captured = self.captured[id(value)] = (value, node)
@@ -196,7 +191,7 @@ class Tracer:
 
     def is_view(self, symbol: Symbol) -> bool:
         """Tell whether other symbols see an update of this one in PyTorch's reading."""
-        return isinstance(symbol.node.op, VIEWS)
+        return symbol.node.op is not None and symbol.node.op.views
 
     def check_no_view(self, symbol: Symbol, name: str) -> None:
         """Raise if an update in place would have to show in another tensor."""
@@ -224,16 +219,8 @@ class Tracer:
         own, loose = inputs[: op.fixed], inputs[op.fixed :]
         if not op.promotes:
             return tuple([self._wrapped(value) for value in inputs])
-        operands = [self._operand(value) for value in loose]
-        if op.promotes == "numbers":
-            refuse_bools(op, operands)
-        dtype = result_type(operands)
-        if op.promotes == "float" and dtype.kind != "f":
-            dtype = get_default_dtype()
-        return (
-            *(self._wrapped(value) for value in own),
-            *(self._wrapped(value, dtype) for value in loose),
-        )
+        dtype = promoted(op, [self._operand(value) for value in loose])
+        return (*map(self._wrapped, own), *(self._wrapped(value, dtype) for value in loose))
 
     def _operand(self, value: object) -> Any:
         if isinstance(value, bool | int | float):
@@ -268,15 +255,3 @@ class Tracer:
 
 
 ALONE = 2  # references to an object that only one local variable holds: it, and the argument
-
-
-@contextmanager
-def at_the_start() -> Iterator[None]:
-    """Build nodes as if before everything else: outside branches and loops that are being built."""
-    graph = get_default_graph()
-    held = graph.control, graph.branches
-    graph.control, graph.branches = [()], []
-    try:
-        yield
-    finally:
-        graph.control, graph.branches = held

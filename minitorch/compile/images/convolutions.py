@@ -229,16 +229,6 @@ class _Slot:
         self.inside = t.emit(f"bitcast i{t.width} {bits} to {t.mask}")
 
 
-def _operands(t: Text, arrays: int, numbers: int) -> tuple[list[str], list[str]]:
-    """Return addresses of arrays, and numbers, from the table."""
-    places = [t.emit(f"load ptr, ptr {t.at('%table', 8 * i)}") for i in range(arrays)]
-    fields = [t.at("%table", 8 * (arrays + i)) for i in range(numbers)]
-    return (
-        [t.emit(f"load ptr, ptr {place}") for place in places],
-        [t.emit(f"load i64, ptr {field}") for field in fields],
-    )
-
-
 def _element(t: Text, at: str) -> str:
     return t.spread(t.scalar, t.emit(f"load {t.scalar}, ptr {at}, align {t.item}"))
 
@@ -249,8 +239,8 @@ def _convolve(dtype: str, lanes: int, rows: int, vectors: int) -> engine.Functio
     t = Text(dtype, lanes)
     cells = list(itertools.product(range(rows), range(vectors)))
     sums = [t.variable() for _ in cells]
-    (image, weights, bias, out, slots, offsets), numbers = _operands(t, 6, 5)
-    depth, each, columns, group_bytes, out_row = numbers
+    image, weights, bias, out, slots, offsets = t.arrays(6)
+    depth, each, columns, group_bytes, out_row = t.fields("i64", 5, 6)
     with t.loop("n", "%hi", start="%lo") as n:
         g, j = (t.emit(f"{how} i64 {n}, {columns}") for how in ("sdiv", "srem"))
         begin, first = t.at(image, t.times(g, group_bytes)), t.times(j, vectors)
@@ -284,8 +274,8 @@ def _gather(dtype: str, lanes: int, rows: int, terms: int) -> engine.Function:
     t = Text(dtype, lanes)
     cells = list(itertools.product(range(rows), range(terms)))
     sums = [t.variable() for _ in cells]
-    (image, result, out, slots, offsets), numbers = _operands(t, 5, 7)
-    depth, columns, each, group_bytes, out_row, count, full = numbers
+    image, result, out, slots, offsets = t.arrays(5)
+    depth, columns, each, group_bytes, out_row, count, full = t.fields("i64", 7, 5)
     with t.loop("c", count, CHUNK) as chunk, t.loop("i", each, rows) as i:
         stop = t.least(t.plus(chunk, CHUNK), count)
         with t.loop("n", "%hi", start="%lo") as n:

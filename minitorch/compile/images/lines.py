@@ -109,10 +109,8 @@ class Head:
         self, dtype: str, lanes: int, arrays: int, planes: Sequence[int], numbers: int
     ) -> None:
         t = self.t = Text(dtype, lanes)
-        places = [t.emit(f"load ptr, ptr {t.at('%table', 8 * i)}") for i in range(arrays + 1)]
-        *self.arrays, self.zeros = (t.emit(f"load ptr, ptr {place}") for place in places)
-        fields = range(arrays + 1, arrays + 1 + 6 * len(planes) + numbers)
-        values = [t.emit(f"load i64, ptr {t.at('%table', 8 * i)}") for i in fields]
+        *self.arrays, self.zeros = t.arrays(arrays + 1)
+        values = t.fields("i64", 6 * len(planes) + numbers, arrays + 1)
         self.planes = [
             Plane(t, self.arrays[a], values[6 * i : 6 * i + 6]) for i, a in enumerate(planes)
         ]

@@ -101,7 +101,7 @@ def group_norm_gradient(k: RowText) -> None:
         for i, total in enumerate(k.fold(stop, *folds, start=start)):
             k.store_first(4 + i, number, total)
             t.store(t.add(t.load(k.totals[i]), t.mul(weight, total)), k.totals[i])
-    count = t.spread(t.scalar, t.emit(f"sitofp i64 {k.integers[0]} to {t.scalar}"))
+    count = t.from_whole(k.integers[0])
     along, middle = (t.div(t.load(variable), count) for variable in k.totals)
     with _each_channel(k) as (start, stop, channel, _):
         weight = k.spread_from(2, channel)
@@ -117,7 +117,7 @@ def group_norm_gradient(k: RowText) -> None:
 def column_moments(k: RowText) -> None:
     """x, mean, variance: those of each column of a matrix of `rows` rows; both are 0 before."""
     t = k.t
-    rows = t.spread(t.scalar, t.emit(f"sitofp i64 {k.integers[1]} to {t.scalar}"))
+    rows = t.from_whole(k.integers[1])
 
     def square(v: str, mask: str | None) -> str:
         away = t.sub(k.load(0, v, mask), k.load(1, v, mask, True))

@@ -2,7 +2,7 @@
 
 All classes pass by a block of columns, what is known of which stays in the nearest cache.
 
-May import: row_text, softmax; functions, rows, text.
+May import: row_text, softmax; functions, rows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from contextlib import contextmanager
 
 from .. import functions
 from ..rows import fold
-from ..text import Text
 from .row_text import RowText
 from .softmax import class_of, flag_class, power
 
@@ -29,10 +28,9 @@ class _Blocks:
 
     def __init__(self, k: RowText) -> None:
         self.k, self.t, (n, self.columns, _) = k, k.t, k.integers
-        self.one = Text(k.t.dtype, 1, "s")
-        self.one.lines, self.one.declared = k.t.lines, k.t.declared
+        self.one = k.t.beside(k.t.dtype, 1, "s")
         self.classes = k.t.emit(f"sdiv i64 {n}, {self.columns}")
-        self.count = k.t.spread(k.t.scalar, k.t.emit(f"sitofp i64 {self.classes} to {k.t.scalar}"))
+        self.count = k.t.from_whole(self.classes)
         space = f"alloca [{BLOCK} x {k.t.scalar}], align 64"
         self.most, self.total, self.plain = (k.t.emit(space) for _ in range(3))
 

@@ -15,8 +15,7 @@ def range_sums(k: RowText) -> None:
     A row is `n` numbers, whose lines have their elements `rows` apart; there are `first` ranges.
     """
     t, (n, apart, count) = k.t, k.integers
-    single = Text(t.dtype, 1, "s")
-    single.lines, single.declared = t.lines, t.declared
+    single = t.beside(t.dtype, 1, "s")
     totals = t.variable(), single.variable()
     with t.loop("r", "%hi", 1, "%lo") as r, t.loop("j", count) as j:
         start, stop = (

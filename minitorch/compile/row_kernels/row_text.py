@@ -28,11 +28,10 @@ class RowText:
 
     def __init__(self, dtype: str, arrays: int) -> None:
         self.t = t = Text(dtype)
-        places = [t.at("%table", 8 * i) for i in range(4 + arrays)]
-        self.integers = [t.emit(f"load i64, ptr {at}, align 8") for at in places[:3]]
-        objects = [t.emit(f"load ptr, ptr {at}") for at in places[3:-1]]
+        self.integers = t.fields("i64", 3)
+        objects = t.fields("ptr", arrays, 3)
         self.bases = [t.emit(f"load ptr, ptr {t.at(o, kernels.HEAD)}") for o in objects]
-        number = t.emit(f"load double, ptr {places[-1]}, align 8")
+        (number,) = t.fields("double", 1, 3 + arrays)
         if t.single:
             number = t.emit(f"fptrunc double {number} to float")
         self.number = t.spread(t.scalar, number)
@@ -100,6 +99,6 @@ class RowText:
 
     def mean(self, *values: Each) -> list[str]:
         """Return the means of some values over the row."""
-        t, n = self.t, self.integers[0]
-        count = t.spread(t.scalar, t.emit(f"sitofp i64 {n} to {t.scalar}"))
-        return [t.div(s, count) for s in self.fold(n, *(("sum", value) for value in values))]
+        n = self.integers[0]
+        count = self.t.from_whole(n)
+        return [self.t.div(s, count) for s in self.fold(n, *(("sum", value) for value in values))]

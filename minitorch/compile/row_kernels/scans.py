@@ -23,10 +23,9 @@ class _Lines:
     """Code that runs along lines: along as many as a vector has lanes, or along some one by one."""
 
     def __init__(self, k: RowText, start: float, step: Step, count: int, width: int) -> None:
-        self.k, self.start, self.step, self.t = k, start, step, Text(k.t.dtype, width, f"n{width}_")
-        self.wide = Text("float64", width, f"w{width}_")
-        for text in (self.t, self.wide):
-            text.lines, text.declared = k.t.lines, k.t.declared
+        self.k, self.start, self.step = k, start, step
+        self.t = k.t.beside(k.t.dtype, width, f"n{width}_")
+        self.wide = k.t.beside("float64", width, f"w{width}_")
         self.left = [self.wide.variable() for _ in range(count)]
 
     def run(self, begins: list[str], mask: str | None, count: str, stride: str) -> None:

@@ -68,7 +68,9 @@ def class_loss(k: RowText) -> None:
     )
     place = t.emit(f"select i1 {counts}, i64 {label}, i64 0")
     picked = t.sub(k.spread_from(0, t.plus(k.first, place)), most)
-    mixed = t.add(picked, t.mul(k.number, t.sub(t.div(sum_away, _count(k)), picked)))
+    mixed = t.add(
+        picked, t.mul(k.number, t.sub(t.div(sum_away, t.from_whole(k.integers[0])), picked))
+    )
     loss = t.sub(functions.log(t, total), t.either(t.compare("oeq", k.number, zero), picked, mixed))
     value = t.emit(f"select i1 {counts}, {t.vector} {loss}, {t.vector} zeroinitializer")
     k.store_first(3, k.row, value)
@@ -87,7 +89,7 @@ def class_gradient(k: RowText) -> None:
     at = t.at(k.bases[2], t.times(k.row, stride))
     g = t.emit(f"load {t.scalar}, ptr {at}, align 1")
     gs = t.spread(t.scalar, g)
-    factor, spread = t.div(gs, total), t.div(t.mul(gs, k.number), _count(k))
+    factor, spread = t.div(gs, total), t.div(t.mul(gs, k.number), t.from_whole(n))
     at_label = t.emit(
         f"extractelement {t.vector} {t.mul(gs, t.sub(t.number(1.0), k.number))}, i32 0"
     )
@@ -139,11 +141,6 @@ def power(t: Text, x: str) -> str:
     """Return e^x, 0 for what is far below 0: arithmetic on denormals takes long."""
     none = t.compare("olt", x, t.number(functions.EXP_RANGE[t.single][0]))
     return t.either(none, t.number(0.0), functions.exp(t, t.either(none, t.number(0.0), x)))
-
-
-def _count(k: RowText) -> str:
-    """Return the length of a row as a number, in every lane."""
-    return k.t.spread(k.t.scalar, k.t.emit(f"sitofp i64 {k.integers[0]} to {k.t.scalar}"))
 
 
 def softmax_gradient(k: RowText) -> None:

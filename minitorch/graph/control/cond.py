@@ -15,7 +15,7 @@ from typing import Any
 
 from ...arrays.library import Namespace, as_dtype, int32
 from ...errors import GraphError
-from ...op import Flat, Gradients, KeepsSpec, Op, Spec
+from ...op import FixedSpec, Flat, Gradients, KeepsSpec, Op, Spec
 from ...ops.elementwise.logic import eq
 from ...ops.elementwise.unary import zeros_like
 from ..core.gradients import Identity
@@ -28,19 +28,23 @@ from ..shapes.deferred import as_scalar
 from .loop_stacks import DEAD, HandleNode, empty, kind_of
 
 
-class Switch(KeepsSpec):
+class Routing(Op):
+    """Base of what decides which values live: no pass may compute it once, or what follows it."""
+
+    pure = False
+    ordered = False
+    reads_inputs = reads_output = False
+
+
+class Switch(KeepsSpec, Routing):
     """The first input where the second, a boolean, is `branch`; dead otherwise."""
 
-    pure = False  # no pass may compute it once, or anything that depends on it
-    ordered = False
     may_kill = True
-    reads_inputs = reads_output = False
 
     def __init__(self, branch: bool) -> None:
         self.branch = branch
 
     def compute(self, xp: Namespace, *arrays: Any) -> Any:
-        """Return the value or DEAD."""
         data, pred = arrays
         return data if bool(pred) is self.branch else DEAD
 
@@ -52,16 +56,12 @@ class Switch(KeepsSpec):
         return build(Merge(), (other, out_grad), kind=type(out_grad)), None
 
 
-class Merge(Op):
+class Merge(Routing):
     """The input that is alive; of several the first, of none dead."""
 
-    pure = False
-    ordered = False
     merges = True
-    reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Any) -> Any:
-        """Return the first that is alive."""
         return next((a for a in arrays if a is not DEAD), DEAD)
 
     def infer(self, *specs: Spec) -> Spec:
@@ -85,22 +85,15 @@ class Merge(Op):
         return tuple(build(Switch(True), (out_grad, eq(which, i)), kind=kind) for i in sides)
 
 
-class MergeIndex(Flat):
+class MergeIndex(Flat, FixedSpec, Routing):
     """The place of the input that Merge takes."""
 
-    pure = False
-    ordered = False
+    dtype = int32
     merges = True
-    reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Any) -> Any:
-        """Return the place of the first that is alive."""
         place = next((i for i, a in enumerate(arrays) if a is not DEAD), None)
         return DEAD if place is None else xp.asarray(place, dtype=xp.int32)
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of an integer."""
-        return Spec((), int32)
 
 
 def switch(data: object, pred: object, name: str | None = None) -> tuple[Node, Node]:

@@ -54,7 +54,8 @@ def while_loop(
         results = body(*rebuild(now))
         after = _next_values(loop_vars, results if isinstance(results, list | tuple) else [results])
     _check(now, after)
-    values = rebuild(loop_outputs(While(test, after, now, parallel_iterations), first, name))
+    made = While.capturing(test, after, now, parallel_iterations)
+    values = rebuild(loop_outputs(made, first, name))
     return values[0] if len(values) == 1 else values
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...arrays.library import Array, DType, Namespace, as_dtype, float32, namespace, namespace_on
 from ...arrays.shapes import Shape
-from ...op import Flat, Gradients, KeepsSpec, Spec
+from ...op import FixedSpec, Flat, Gradients, KeepsSpec, Spec
 from ..core.naming import label
 from ..core.node import Node, Placeholder, build
 from ..core.variables import State, StateOp
@@ -125,16 +125,15 @@ def flowing(flows: bool) -> DType:
     return float32 if flows else as_dtype(bool)
 
 
-class StackOp(StateOp):
-    """Base of the operators on lists and bundles: no pass looks into them, none has an effect."""
+class StackOp(FixedSpec, StateOp):
+    """Base of the operators on lists and bundles: no pass looks into them, none has an effect.
+
+    Of a list's type only `dtype` means something: whether gradients flow.
+    """
 
     ordered = False
     hands_on = True
     dtype: DType = float32
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of a scalar: only `dtype` means something, whether gradients flow."""
-        return Spec((), self.dtype)
 
 
 class Empty(StackOp):
@@ -144,7 +143,6 @@ class Empty(StackOp):
         self.dtype = flowing(flows)
 
     def run(self, state: State, *arrays: object) -> Any:
-        """Return it."""
         return EMPTY
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
@@ -158,7 +156,6 @@ class Push(StackOp):
     fires_on_dead = (1,)
 
     def run(self, state: State, *arrays: Any) -> Any:
-        """Return the longer list."""
         stack, value = arrays
         return Stack(HOLE if value is DEAD else value, stack)
 
@@ -188,10 +185,6 @@ class Top(StackOp):
             return value
         return zeros_of(arrays[1]) if len(arrays) == 2 else DEAD
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of what was kept."""
-        return Spec(self.shape, self.dtype)
-
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """A list with nothing but the gradient on top."""
         return (pushed(empty(), out_grad), None)[: len(node.inputs)]
@@ -201,7 +194,6 @@ class Pop(KeepsSpec, StackOp):
     """The list without its top."""
 
     def run(self, state: State, *arrays: Any) -> Any:
-        """Return what lies below."""
         return rest(arrays[0])
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
@@ -213,7 +205,6 @@ class PushHole(StackOp):
     """The list with a hole on top."""
 
     def run(self, state: State, *arrays: Any) -> Any:
-        """Return the longer list."""
         return Stack(HOLE, arrays[0])
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
@@ -228,7 +219,6 @@ class Join(StackOp):
         self.places = places
 
     def run(self, state: State, *arrays: Any) -> Any:
-        """Return the sum."""
         return arrays[0] + arrays[1]
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
@@ -242,7 +232,6 @@ class Filled(Flat, StackOp):
     dtype = as_dtype(bool)
 
     def run(self, state: State, *arrays: object) -> Array:
-        """Return a boolean."""
         return namespace_of(state).asarray(arrays[0] is not EMPTY)
 
 
@@ -326,12 +315,7 @@ class Output(StackOp):
         self.slot, self.shape, self.dtype = slot, like.shape, like.dtype
 
     def run(self, state: State, *arrays: Any) -> Any:
-        """Return the value."""
         return arrays[0].values[self.slot]
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the loop's variable."""
-        return Spec(self.shape, self.dtype)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """Return the gradient, marked with its place in the outcome."""
@@ -354,7 +338,6 @@ class Pack(StackOp):
         self.slot, self.places = slot, NOWHERE | {slot}
 
     def run(self, state: State, *arrays: object) -> Any:
-        """Return the value by its place."""
         return Outcome({self.slot: arrays[0]})
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:

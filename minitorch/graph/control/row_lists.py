@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...arrays.library import Array, Namespace, namespace, native_dtype
-from ...op import Gradients, Op, Spec
+from ...op import Gradients, KeepsSpec, Op, Spec
 from ..core.node import Node, build
 from ..core.variables import State
 from .loop_stacks import EMPTY, HOLE, HandleNode, Stack, StackOp, Top, flowing, namespace_of, rest
@@ -22,7 +22,6 @@ class Spread(StackOp):
         self.first_on_top = first_on_top
 
     def run(self, state: State, *arrays: Any) -> Any:
-        """Return the list."""
         (array,) = arrays
         stack = EMPTY
         for i in range(array.shape[0])[:: -1 if self.first_on_top else 1]:
@@ -30,7 +29,6 @@ class Spread(StackOp):
         return stack
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of a list."""
         return Spec((), flowing(specs[0].dtype.kind == "f"))
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
@@ -55,23 +53,20 @@ class StackRows(StackOp):
             )
         return xp.stack([xp.asarray(r) for r in (items if self.first_on_top else items[::-1])])
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the rows' spec with an axis in front."""
-        return Spec(self.shape, self.dtype)
-
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The gradient's rows as a list."""
         return build(Spread(self.first_on_top), (out_grad,), kind=HandleNode)
 
 
-class Collect(StackOp):
+class Collect(KeepsSpec, StackOp):
     """A gradient's list as an array like the second input, zeros where a row is missing."""
+
+    like = 1
 
     def __init__(self, first_on_top: bool) -> None:
         self.first_on_top = first_on_top
 
     def run(self, state: State, *arrays: Any) -> Any:
-        """Return the array."""
         stack, like = arrays
         total = namespace(like).zeros_like(like)
         order = range(like.shape[0])
@@ -81,10 +76,6 @@ class Collect(StackOp):
             if row is not HOLE:
                 total[i] = row
         return total
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the array that it is like."""
-        return specs[1]
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The gradient's rows as a list."""
@@ -97,14 +88,12 @@ class Grow(Op):
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the taller array."""
         x, like = arrays
         out = xp.zeros((like.shape[0], *x.shape[1:]), dtype=x.dtype)
         out[: x.shape[0]] = x
         return out
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape with the other number of rows."""
         return Spec((specs[1].shape[0], *specs[0].shape[1:]), specs[0].dtype)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
@@ -118,11 +107,9 @@ class Shrink(Op):
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the rows."""
         return arrays[0][: arrays[1].shape[0]]
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape with the other number of rows."""
         return Spec((specs[1].shape[0], *specs[0].shape[1:]), specs[0].dtype)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:

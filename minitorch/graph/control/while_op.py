@@ -40,7 +40,7 @@ class While(StackOp):
 
     Attributes:
         variables: the placeholders of the loop's variables.
-        captured: the outer nodes that condition and body use; unknown to a loop made by `over`.
+        captured: the outer nodes that condition and body use; known to a loop made by `capturing`.
         entrances: the placeholders that stand for these inside.
         given: the placeholders of all inputs; as a set, `placeholders`.
         test, body: whether there is another round; the variables' next values. Both depend on
@@ -52,39 +52,30 @@ class While(StackOp):
 
     name = "while"
 
-    def __init__(
-        self,
-        test: Node,
-        body: Sequence[Node],
-        variables: Sequence[Node],
-        parallel_iterations: int = KEPT_APART,
-    ) -> None:
-        self.built = (min((v.id for v in variables), default=0), fresh_id())
-        self.captured = outer_nodes([test, *body], variables)
-        with outside():
-            entrances = [placeholder_like(node, "captured") for node in self.captured]
-        known: dict[Node, Node] = dict(zip(self.captured, entrances, strict=True))
-        known.update((v, v) for v in variables)
-        test, *after = copied([test, *body], known)
-        self._begin(test, after, variables, entrances, (), parallel_iterations)
+    captured: tuple[Node, ...] = ()
+    built = (0, 0)
 
     @classmethod
-    def over(
+    def capturing(
         cls,
         test: Node,
         body: Sequence[Node],
         variables: Sequence[Node],
-        entrances: Sequence[Node],
-        saved: Sequence[Node],
-        parallel_iterations: int,
+        parallel_iterations: int = KEPT_APART,
     ) -> While:
-        """Return a loop whose graphs depend on nothing but these placeholders already."""
-        loop = cls.__new__(cls)
-        loop.captured, loop.built = (), (0, 0)
-        loop._begin(test, body, variables, entrances, saved, parallel_iterations)
+        """Return a loop whose graphs are copies of these, with all from outside captured."""
+        built = (min((v.id for v in variables), default=0), fresh_id())
+        captured = outer_nodes([test, *body], variables)
+        with outside():
+            entrances = [placeholder_like(node, "captured") for node in captured]
+        known: dict[Node, Node] = dict(zip(captured, entrances, strict=True))
+        known.update((v, v) for v in variables)
+        test, *after = copied([test, *body], known)
+        loop = cls(test, after, variables, entrances, (), parallel_iterations)
+        loop.captured, loop.built = captured, built
         return loop
 
-    def _begin(
+    def __init__(
         self,
         test: Node,
         body: Sequence[Node],
@@ -117,7 +108,6 @@ class While(StackOp):
         return self._places[node]
 
     def run(self, state: State, *arrays: object) -> Any:
-        """Return the last values."""
         return self.keeping(())(state, *arrays)
 
     def runner(self, asked: Sequence[Node]) -> Callable[..., Any]:

@@ -131,7 +131,6 @@ class StopGradient(Flat, KeepsSpec):
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the input."""
         return arrays[0]
 
 

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 import numpy as np
 
 from ...arrays.library import DType, DTypeLike, cast, get_default_dtype, graph_dtype
-from ...arrays.promotion import result_type
 from ...arrays.shapes import Shape
 from ...errors import GraphError, GraphTypeError, MinitorchError
-from ...op import Op, Spec, Value, refuse_bools
+from ...op import Op, Spec, Value, promoted
 from ...ops.elementwise.casting import cast_to
 from ...ops.elementwise.logic import eq, ne
 from ...ops.elementwise.rows import operator_of
@@ -355,10 +354,8 @@ def _promote(op: Op, inputs: Sequence[object], graph: Graph) -> tuple[Node, ...]
     dtype = getattr(loose[0], "dtype", None) if loose else None
     if dtype is None or any(getattr(value, "dtype", None) is not dtype for value in loose):
         operands = [_kind_for_promotion(value) for value in loose]
-        if op.promotes == "numbers":
-            refuse_bools(op, operands)
-        dtype = result_type(operands)
-    if op.promotes == "float" and dtype.kind != "f":
+        dtype = promoted(op, operands)
+    elif op.promotes == "float" and dtype.kind != "f":
         dtype = get_default_dtype()
     first = [convert(value, None, graph) for value in own]
     return (*first, *[_cast(value, dtype, graph) for value in loose])

@@ -25,7 +25,7 @@ from ...arrays.library import (
     graph_dtype,
 )
 from ...errors import GraphError
-from ...op import Gradients, KeepsSpec, Op, Spec
+from ...op import FixedSpec, Gradients, KeepsSpec, Op, Spec
 from ..shapes.static import agree
 from .graph import call_site, control_dependencies, get_default_graph, outside
 from .naming import label, rename
@@ -120,7 +120,6 @@ class Read(KeepsSpec, StateOp):
         self.variable = variable
 
     def run(self, state: State, *arrays: Array) -> Array:
-        """Return the array that the variable holds now."""
         return self.variable.value_in(state)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
@@ -340,18 +339,14 @@ def _write(ref: Variable, value: object, combine: str, name: str | None) -> Node
 # ── order without values ────────────────────────────────────────────────────────────────────────
 
 
-class NoOp(StateOp):
+class NoOp(FixedSpec, StateOp):
     """Compute nothing: a node to run others before it. Fetching it gives None."""
 
+    dtype = as_dtype(bool)
     ordered = False
 
     def run(self, state: State, *arrays: Array) -> Any:
-        """Return nothing."""
         return None
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of a scalar, which nobody reads."""
-        return Spec((), as_dtype(bool))
 
 
 def no_op(name: str | None = None) -> Node:

@@ -22,6 +22,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ...arrays.library import DType
+from ...compile import engine
+from ...compile.kernels import Kernel
+from ...compile.rows import Program, Step
 from ...ops.elementwise.rows import ROWS, Binary, Unary
 
 ELEMENTS = 2**16  # in a measurement: 256 KiB of float32, so that a level-2 cache holds it
@@ -159,10 +162,6 @@ def _row_s(row: str) -> float:
 
 
 def _kernel_s(row: str) -> tuple[float, float, float]:
-    from ...compile import engine
-    from ...compile.kernels import Kernel
-    from ...compile.rows import Program, Step
-
     if not engine.available():
         return math.inf, math.inf, math.inf
     Kernel(Program("float32", ("float",), (Step("neg", (0,)),)))(np.ones(1, "f"))
@@ -179,10 +178,6 @@ def _kernel_s(row: str) -> tuple[float, float, float]:
 
 
 def _kernel_run_s(width: int) -> float:
-    from ...compile import engine
-    from ...compile.kernels import Kernel
-    from ...compile.rows import Program, Step
-
     if not engine.available():
         return math.inf
     steps = (Step("add", (0, 1)),)

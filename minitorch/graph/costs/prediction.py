@@ -6,7 +6,7 @@ What no formula describes (a convolution, a pooling, an optimizer's step) counts
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,53 +30,47 @@ from .machine import machine
 FRESH = 2**21  # bytes from which on a new array is new memory, and not what was freed last
 ROUNDS = 10  # of a loop whose number of rounds depends on what is fed
 
-Sizes = Mapping[Node, tuple[int, ...]]
 
-
-def predicted_s(
-    fetches: Sequence[Node], fed: Collection[Node], sizes: Sizes | None = None
-) -> float:
+def predicted_s(fetches: Sequence[Node], fed: Collection[Node]) -> float:
     """Return the seconds that the machine's cost model gives a run of `fetches`.
 
-    A loop counts as often as it goes round, or `ROUNDS` times where that is not known.
-
-    Args:
-        sizes: of the nodes, where they are known; 64 stands for those that are not.
+    A loop counts as often as it goes round, or `ROUNDS` times where that is not known; 64 stands
+    for sizes that are not known.
     """
     nodes = [node for node in needed(fetches, fed) if node not in fed and node.op is not None]
-    return sum(node_s(node, sizes or {}) for node in nodes)
+    return sum(map(node_s, nodes))
 
 
-def node_s(node: Node, sizes: Sizes) -> float:
+def node_s(node: Node) -> float:
     """Return the predicted seconds of one node."""
     here, op = machine(), node.op
     if isinstance(op, While):
         return _loop_s(node)
     if isinstance(op, VIEWS):
         return here.view_s
-    count = _count(node, sizes)
-    inside = max((_count(source, sizes) for source in node.inputs), default=0)
+    count = _count(node)
+    inside = max((_count(source) for source in node.inputs), default=0)
     if isinstance(op, Fused):
         rows = names_of(op.parts)
         uses_kernel = op.least is not None and inside >= op.least
-        beginning = _beginning_s(node, op, uses_kernel, sizes) * inside
+        beginning = _beginning_s(node, op, uses_kernel) * inside
         return beginning + (here.fused_s if uses_kernel else here.numpy_s)(rows, inside)
-    if isinstance(op, MatMul | Linear) and not any(map(unknown, (node, *node.inputs))):
-        inner, columns = _shape(node.inputs[0], sizes)[-1], _shape(node, sizes)[-1]
+    if isinstance(op, MatMul | Linear) and not unknown(node, *node.inputs):
+        inner, columns = _shape(node.inputs[0])[-1], _shape(node)[-1]
         return here.matmul_s(count // max(columns, 1), inner, columns, node.dtype)
     if isinstance(op, Elementwise | Power):
         written = count * int(node.dtype.itemsize)  # into memory that no cache holds, if so large
         fresh_s = written * here.fresh_byte_s if written >= FRESH else 0.0
         return here.numpy_s([op.name], count) + fresh_s
-    moved = sum(_count(n, sizes) * int(n.dtype.itemsize) for n in (node, *node.inputs))
+    moved = sum(_count(n) * int(n.dtype.itemsize) for n in (node, *node.inputs))
     return here.call_s + here.byte_s * moved
 
 
-def _beginning_s(node: Node, op: Fused, by_kernel: bool, sizes: Sizes) -> float:
+def _beginning_s(node: Node, op: Fused, by_kernel: bool) -> float:
     """Return the predicted seconds, for an element, of beginning rows."""
-    if any(n not in sizes and unknown(n) for n in (node, *node.inputs)):
+    if unknown(node, *node.inputs):
         return 0.0
-    shapes = [_shape(source, sizes) for source in node.inputs]
+    shapes = [_shape(source) for source in node.inputs]
     folded = len(op.reduction.dims) if isinstance(op, FusedReduction) else 0
     whole = np.broadcast_shapes(*shapes)
     runs = runs_of(op.parts, shapes, whole, folded)
@@ -94,13 +88,12 @@ def _loop_s(node: Node) -> float:
     return (rounds + 1) * test + rounds * (body + handed_on)
 
 
-def _shape(node: Node, sizes: Sizes) -> tuple[int, ...]:
-    return sizes[node] if node in sizes else tuple(size_of(n) for n in node.shape)
+def _shape(node: Node) -> tuple[int, ...]:
+    return tuple(size_of(n) for n in node.shape)
 
 
-def _count(node: Node, sizes: Sizes) -> int:
-    known = node in sizes or not unknown(node)
-    return math.prod(_shape(node, sizes)) if known else UNKNOWN_SIZE
+def _count(node: Node) -> int:
+    return UNKNOWN_SIZE if unknown(node) else math.prod(_shape(node))
 
 
 SMALL = 64  # bytes of a constant that may be a counter, or its bound

@@ -52,7 +52,6 @@ class Random(Flat, StateOp):
         return array if state.device == CPU else asarray(array, None, state.device)
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the fixed shape, or that of the input."""
         return Spec(specs[0].shape if specs else self.shape, self.dtype)
 
     def _random_uniform(self, draw: np.random.Generator, shape: tuple[int, ...]) -> Any:

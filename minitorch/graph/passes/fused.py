@@ -51,7 +51,6 @@ class FusedSequence(Op):
         self._function = _expression(self.parts)
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return what the parts infer, one after another."""
         results: list[Spec] = []
         known: dict[object, Spec] = {}  # many parts are one operator on inputs of one type
         for op, operands in self.parts:
@@ -85,7 +84,6 @@ class FusedSequence(Op):
         return tuple(gradients(self.unfused(*inputs), inputs, out_grad, stop_gradients=inputs))
 
     def attributes(self) -> dict[str, object]:
-        """Return the parts."""
         return {"parts": self.parts}
 
 
@@ -134,7 +132,6 @@ class Fused(FusedSequence):
         return "fused_" + "_".join(op.name for op, _ in reversed(self.parts))
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the last part's result."""
         if xp is np:
             size = self._size(arrays)
             if self.least is not None and size >= self.least:
@@ -204,7 +201,6 @@ class FusedReduction(Fused):
         return f"{self.reduction.name}_{super().name}"
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the reduction of the last part's result."""
         if xp is np:
             size = self._size(arrays)
             if self.least is not None and size >= self.least:
@@ -230,7 +226,6 @@ class FusedReduction(Fused):
         )
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return what the reduction infers of the parts' result."""
         return self.reduction.infer(super().infer(*specs))
 
     def unfused(self, *inputs: Node) -> Any:
@@ -238,7 +233,6 @@ class FusedReduction(Fused):
         return self.reduction(super().unfused(*inputs))
 
     def attributes(self) -> dict[str, object]:
-        """Return the parts and the reduction."""
         return {"parts": self.parts, "reduction": self.reduction}
 
 

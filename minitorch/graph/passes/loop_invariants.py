@@ -67,7 +67,7 @@ def _leaving(node: Node, saved: Sequence[Node]) -> list[Node]:
             continue  # of constants alone: folded, where that is wise
         if certain or inner in tried or cannot_fail(inner):
             same.add(inner)
-            if any(s in pays for s in inner.inputs) or node_s(inner, {}) > machine().view_s:
+            if any(s in pays for s in inner.inputs) or node_s(inner) > machine().view_s:
                 pays.add(inner)
     return _outermost(ends, placeholders, pays)
 

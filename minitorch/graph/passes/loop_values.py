@@ -60,7 +60,7 @@ class _Slimmer:
             return None
         body, ends = after[: len(carried)], after[len(carried) :]
         variables = [loop.variables[i] for i in carried]
-        slim = While.over(test, body, variables, [*captured], ends, loop.parallel_iterations)
+        slim = While(test, body, variables, [*captured], ends, loop.parallel_iterations)
         slots: dict[Slot, Slot] = {("out", i): ("out", at) for at, i in enumerate(carried)}
         return self._with_inputs(slim, [*carried, *captured.values()], {**slots, **places}, known)
 

@@ -61,7 +61,7 @@ def each_loop(fetches: Sequence[Node], fed: Collection[Node], change: Pass) -> l
         if all(a is b for a, b in zip((*test, *after), (loop.test, *ends), strict=True)):
             return None
         body, saved_ends = after[: len(loop.body)], after[len(loop.body) :]
-        new = While.over(
+        new = While(
             test[0], body, loop.variables, loop.entrances, saved_ends, loop.parallel_iterations
         )
         return Remade(new, inputs, places)
@@ -92,7 +92,7 @@ def capturing(
     test, *after = copied([loop.test, *loop.body, *saved], new)
     body, saved_ends = after[: len(loop.body)], after[len(loop.body) :]
     every = [*loop.entrances, *entrances]
-    wider = While.over(test, body, loop.variables, every, saved_ends, loop.parallel_iterations)
+    wider = While(test, body, loop.variables, every, saved_ends, loop.parallel_iterations)
     return Remade(wider, (*inputs, *outer), places)
 
 

@@ -46,7 +46,6 @@ class PlaceEach(Op):
         return out
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape placed into."""
         return Spec(self.shape, specs[0].dtype)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:

@@ -55,7 +55,6 @@ class ShapeOnly(Op):
         return zeros
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return what the other operator infers."""
         return self.of.infer(*specs)
 
 

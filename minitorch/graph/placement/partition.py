@@ -36,26 +36,14 @@ class Part:
     here: dict[Node, Node] = field(default_factory=dict)
 
 
-def cut(
-    order: Sequence[Node],
-    fetches: Sequence[Node],
-    fed: Collection[Node],
-    placed: Mapping[Node, int],
-    ranks: Ranks,
-) -> Part:
-    """Return the part of this rank. Every rank has the values of `fetches` in the end.
+class Cutting:
+    """One rank's part, and who uses what: the same on all ranks.
+
+    Every rank has the values of `fetches` in the end.
 
     Args:
         placed: the rank of every node that is on one.
     """
-    cutting = Cutting(order, fetches, fed, placed, ranks)
-    for node in order:
-        cutting.add(node)
-    return cutting.part
-
-
-class Cutting:
-    """One rank's part while it is made, and who uses what: the same on all ranks."""
 
     def __init__(
         self,
@@ -78,8 +66,10 @@ class Cutting:
                 at = {placed[node]} if node in placed else self._users(node)
                 _note(self._read, sources(node, fed), at)
                 _note(self._awaited, () if node.op is None else self._waits(node), at)
+        for node in order:
+            self._add(node)
 
-    def add(self, node: Node) -> None:
+    def _add(self, node: Node) -> None:
         """Add a node if it is of this rank, then what sends or receives its value."""
         home, users = self.placed.get(node), self._users(node)
         if self.ranks.rank in (users if home is None else {home}):

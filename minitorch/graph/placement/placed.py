@@ -15,7 +15,7 @@ from ..executors.compiled import Step, check_source
 from ..passes.rewrite import PLANNING
 from .consensus import check_same_graph
 from .groups import variables_of
-from .partition import Part, cut
+from .partition import Cutting, Part
 from .place import place
 from .send_recv import Lines, Ranks
 
@@ -117,6 +117,6 @@ class PlacedRun:
         for node, rank in self.placed.items():
             session.homes.update(dict.fromkeys(variables_of(node), rank))
         with PLANNING:
-            self.part = cut(order, leaves, fed, self.placed, lines)
+            self.part = Cutting(order, leaves, fed, self.placed, lines).part
             ends = [self.part.here[node] for node in leaves]
             return Step(ends, self.feeds, order=self.part.order), lines

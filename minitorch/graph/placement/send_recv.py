@@ -14,7 +14,7 @@ import numpy as np
 
 from ...arrays.library import Array, as_dtype
 from ...errors import GraphError
-from ...op import Spec
+from ...op import FixedSpec, Spec
 from ..control.loop_stacks import DEAD
 from ..core.node import Node
 from ..core.variables import State, StateOp
@@ -112,9 +112,10 @@ def another_run(src: int, wanted: str, got: Array) -> GraphError:
     )
 
 
-class Send(StateOp):
+class Send(FixedSpec, StateOp):
     """Send the input to another rank, dead or alive; gives nothing."""
 
+    dtype = as_dtype(bool)
     fires_on_dead = (0,)
 
     def __init__(self, ranks: Ranks, dst: int, wire: Wire) -> None:
@@ -129,25 +130,21 @@ class Send(StateOp):
             self.ranks.send(np.asarray(value), self.dst)
         return None
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of a scalar, which nobody reads."""
-        return Spec((), as_dtype(bool))
 
-
-class Recv(StateOp):
+class Recv(FixedSpec, StateOp):
     """The value that another rank sends at this point of the order; dead if it says so."""
 
     def __init__(self, ranks: Ranks, src: int, wire: Wire, like: Node) -> None:
         self.ranks, self.src, self.wire = ranks, src, wire
         self.may_kill = wire.mortal
-        self.spec = Spec(like.shape, like.dtype)
+        self.shape, self.dtype = like.shape, like.dtype
 
     def run(self, state: State, *arrays: Array) -> Any:
         """Receive what `Send` sends."""
         if self.wire.flagged and not self._check_received(self.ranks.recv(self.src), FLAG)[0]:
             return DEAD
         return (
-            self._check_received(self.ranks.recv(self.src), self.spec)
+            self._check_received(self.ranks.recv(self.src), self.infer())
             if self.wire.carries
             else None
         )
@@ -157,7 +154,3 @@ class Recv(StateOp):
         if value.dtype != want.dtype or not agree(value.shape, want.shape):
             raise another_run(self.src, f"{want.dtype} {want.shape}", value)
         return value
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of what is sent."""
-        return self.spec

@@ -16,7 +16,7 @@ from typing import Any
 from ...arrays.library import Array, DType, Namespace, int32, native_dtype
 from ...arrays.shapes import Shape
 from ...errors import ShapeError
-from ...op import Flat, Gradients, Op, Spec, Value
+from ...op import FixedSpec, Flat, Gradients, Op, Spec, Value
 from ...ops.elementwise.casting import cast_to
 from ...ops.methods import Methods
 from ...ops.shaping import movement
@@ -32,25 +32,24 @@ class ShapeOf(Flat):
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the sizes."""
         return xp.asarray(tuple(arrays[0].shape), dtype=native_dtype(xp, int32))
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return a vector as long as the input has axes."""
         return Spec((len(specs[0].shape),), int32)
 
 
-class OfShape(Flat):
+class OfShape(Flat, FixedSpec):
     """Zeros of the sizes in a vector; in memory they are one.
 
     Attributes:
-        sizes: what is known of them before the run.
+        shape: what is known of them before the run.
     """
 
+    dtype = int32
     reads_inputs = reads_output = False
 
-    def __init__(self, sizes: Shape) -> None:
-        self.sizes = sizes
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return one 0, stretched; a size of -1 takes what a second input leaves for it.
@@ -67,24 +66,16 @@ class OfShape(Flat):
             raise ShapeError(f"shape: got {sizes}, expected sizes of 0 or more.")
         return xp.broadcast_to(xp.zeros((), dtype=native_dtype(xp, int32)), sizes)
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return what is known of the shape."""
-        return Spec(self.sizes, int32)
 
-
-class Counting(Flat):
+class Counting(Flat, FixedSpec):
     """The integers from the first input up to but not the second, a third apart."""
 
+    shape, dtype = (None,), int32
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the integers."""
         start, stop, step = (int(a) for a in arrays)
         return xp.arange(start, stop, step, dtype=native_dtype(xp, int32))
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of a vector of a length not known yet."""
-        return Spec((None,), int32)
 
 
 def computed(shape: object) -> bool:
@@ -186,11 +177,9 @@ class Piece(Op):
         self.dim, self.i = dim, i
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the part."""
         return arrays[0][self._where(arrays)]
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of that input."""
         return Spec(specs[1 + self.i].shape, specs[0].dtype)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
@@ -217,7 +206,6 @@ class InPlace(Piece):
         return out
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape with the sizes along the axis added."""
         joined = Cat(self.dim).infer(*[Spec(s.shape, specs[0].dtype) for s in specs[1:]])
         return Spec(joined.shape, specs[0].dtype)
 

@@ -17,15 +17,16 @@ from typing import Any
 from ...arrays.library import Array, DType, Namespace, int32, native_dtype
 from ...arrays.shapes import Shape
 from ...errors import GraphError
-from ...op import Flat, Gradients, Op, Spec, Value
+from ...op import FixedSpec, Flat, Gradients, Op, Spec, Value
 from .static import UNKNOWN, StaticShape, UnknownShape
 
 
-class Late(Op):
+class Late(FixedSpec):
     """A part of the graph that is built when the shapes of its inputs are known."""
 
     pure = False
     name = "late"
+    shape = UNKNOWN
 
     def __init__(self, build: Callable[..., Any], dtype: DType) -> None:
         self.build, self.dtype = build, dtype
@@ -33,10 +34,6 @@ class Late(Op):
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Raise: a run builds it first, from the shapes of what is fed."""
         raise GraphError("shape: still not known in this run. Feed what has no shape.")
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return what is known: the dtype."""
-        return Spec(UNKNOWN, self.dtype)
 
 
 def late(build: Callable[..., object], inputs: Sequence[object], dtype: DType) -> Any:
@@ -76,7 +73,6 @@ class AsScalar(Op):
         return arrays[0]
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of one number."""
         self._check(specs[0].shape)
         return Spec((), specs[0].dtype)
 
@@ -115,7 +111,6 @@ class Places(Flat):
         self.axis, self.bounds = axis, bounds
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the places."""
         bounds = iter(arrays[1:])
         cut = slice(*(int(next(bounds)) if n is ... else n for n in self.bounds))
         return xp.arange(*cut.indices(arrays[0].shape[self.axis]), dtype=native_dtype(xp, int32))

@@ -56,7 +56,6 @@ class Update(StateOp):
             return state.values[self.variable]
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the variable."""
         return Spec(tuple(self.variable.shape), self.variable.dtype)
 
 
@@ -168,7 +167,6 @@ class GradientDescent(Update):
     """w -= lr g."""
 
     def rule(self, grad: Array, values: list[Array], *hyper: Array) -> None:
-        """Change w in place."""
         values[0] -= hyper[0] * grad
 
     def run_in_place(self, state: State, *arrays: Array) -> Array:
@@ -210,7 +208,6 @@ class Momentum(Update):
     nesterov = False
 
     def rule(self, grad: Array, values: list[Array], *hyper: Array) -> None:
-        """Change w and a in place."""
         w, a = values
         lr, mu = hyper
         a *= mu
@@ -222,7 +219,6 @@ class Adagrad(Update):
     """a += g^2; w -= lr g / sqrt(a)."""
 
     def rule(self, grad: Array, values: list[Array], *hyper: Array) -> None:
-        """Change w and a in place."""
         w, a = values
         a += grad * grad
         w -= hyper[0] * grad / a**0.5
@@ -235,7 +231,6 @@ class Adam(Update):
     """
 
     def rule(self, grad: Array, values: list[Array], *hyper: Array) -> None:
-        """Change w, m, v and the two powers in place."""
         w, m, v, power1, power2 = values
         lr, beta1, beta2, eps = hyper
         power1 *= beta1

@@ -29,11 +29,9 @@ class Cast(Op):
         self.dtype = dtype
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the converted array."""
         return cast(x, self.dtype)
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape under the new dtype."""
         return Spec(specs[0].shape, self.dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
@@ -55,7 +53,6 @@ class Move(KeepsSpec):
         self.device = device
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the array on the device."""
         return move(x, self.device)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:

@@ -74,7 +74,6 @@ class _Applied(Elementwise):
         return shares
 
     def attributes(self) -> dict[str, object]:
-        """Return the numbers."""
         return {"numbers": self.numbers} if self.numbers else {}
 
     def __reduce__(self) -> tuple[object, ...]:

@@ -62,7 +62,6 @@ class Elementwise(Op):
     name = property(attrgetter("_name"), doc="The row's name, which is torch's.")
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the broadcast shape and the promoted dtype."""
         shape = broadcast(*(spec.shape for spec in specs), op=self._name)
         common = promoted(specs[self.fixed :], self.promotes)
         if common.kind not in self.kinds:

@@ -65,7 +65,6 @@ class AdaptiveMeans(Op):
         return x if self.turned else x / counts
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec with the last axes' new sizes."""
         shape, dtype = specs[0]
         new = (sizes[not self.turned] for sizes in self.sizes)
         return Spec((*shape[: len(shape) - len(self.sizes)], *new), dtype)

@@ -150,7 +150,6 @@ class Attention(Op):
         return Weighing(self.scale, self.causal, mask, self.p, self.seed)
 
     def compute(self, xp: Namespace, q: Array, k: Array, v: Array, *masks: Array) -> Array:
-        """Return the attended values."""
         return attend(q, k, v, self._how(masks))
 
     def gradient(self, out_grad: Any, node: Any) -> Any:

@@ -30,7 +30,6 @@ class CrossEntropy(OfClasses):
     name = "cross_entropy"
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
-        """Return the mean over the rows that count."""
         how = (self.ignore_index, self.smoothing)
         if xp is np:
             by_kernel = compiled.class_kernels().class_loss(index, x, *how)
@@ -67,7 +66,6 @@ class CrossEntropyGrad(KeepsSpec, OfClasses):
     """(softmax x - one hot) · g / n: the gradient of `CrossEntropy`, itself differentiable."""
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
-        """Return the gradient of the logits."""
         if xp is np:
             counted, n = _counted(index, self.ignore_index)
             share = np.asarray(g / x.dtype.type(n))
@@ -93,7 +91,6 @@ class ClassLosses(OfClasses):
     name = "class_losses"
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
-        """Return the losses, of the classes' shape."""
         how = (self.ignore_index, self.smoothing)
         if xp is np:
             by_kernel = compiled.class_kernels().class_loss(index, x, *how)
@@ -103,7 +100,6 @@ class ClassLosses(OfClasses):
         return _losses(xp, x, index, *how)[0]
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the logits' shape without the classes."""
         return Spec((*specs[0].shape[:1], *specs[0].shape[2:]), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
@@ -118,11 +114,9 @@ class WeightedLoss(ClassLosses):
     name = "weighted_cross_entropy"
 
     def compute(self, xp: Namespace, x: Array, index: Array, *shares: Array) -> Array:
-        """Return the sum."""
         return cast(xp.sum(super().compute(xp, x, index) * shares[0]), dtype_of(x))
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return a 0-d spec."""
         return Spec((), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
@@ -138,7 +132,6 @@ class ClassLossesGrad(KeepsSpec, OfClasses):
     """(softmax x - one hot) · g of each row: the gradient of `ClassLosses`."""
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
-        """Return the gradient of the logits."""
         counted = _counted(index, self.ignore_index)[0] if xp is np else None
         return _shares(xp, x, index, g, self, counted)
 

@@ -32,7 +32,6 @@ class GroupNorm(KeepsSpec):
         self.groups, self.eps = groups, eps
 
     def compute(self, xp: Namespace, x: Array, weight: Array, bias: Array) -> Array:
-        """Return the normalised array."""
         y: Array
         if compiled.fits_rows(xp, x, weight, bias):
             inputs, size = (self._rows(x), weight, bias), math.prod(x.shape[2:])

@@ -72,7 +72,6 @@ class Picked(OfClasses):
         self.mean = mean
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
-        """Return the losses, of the classes' shape, or the mean over those that count."""
         safe, counts, n = counted_rows(xp, index, x.shape[1], self.ignore_index, self.name)
         picked = -x[_places(xp, x, safe)]
         if counts is not None:
@@ -80,7 +79,6 @@ class Picked(OfClasses):
         return cast(xp.sum(picked) / n, dtype_of(x)) if self.mean else picked
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the classes' shape, or a 0-d spec."""
         return Spec(() if self.mean else specs[1].shape, specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
@@ -130,7 +128,6 @@ class ClassShares(OfClasses):
         self.normed = normed
 
     def compute(self, xp: Namespace, weight: Array, index: Array) -> Array:
-        """Return the shares, of the classes' shape."""
         safe, counts, _ = counted_rows(xp, index, weight.shape[0], self.ignore_index)
         share: Array = weight[safe]
         if counts is not None:
@@ -138,7 +135,6 @@ class ClassShares(OfClasses):
         return share / xp.sum(share) if self.normed else share
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the classes' shape."""
         return Spec(specs[1].shape, specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:

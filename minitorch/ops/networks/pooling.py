@@ -9,7 +9,7 @@ import numpy as np
 
 from ...arrays.library import Array, Index, Namespace, as_dtype, host_dtype, native_device_of
 from ...errors import ArgumentError
-from ...op import Gradients, Kind, Methods, Spec, apply
+from ...op import Gradients, KeepsSpec, Kind, Methods, apply
 from ..elementwise.casting import cast_to
 from ..products.conv import each, over_axes
 from ..reducing.ordering import ValuesAndIndices
@@ -49,7 +49,6 @@ class MaxPool(OfWindows):
     name = "max_pool"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the largest elements."""
         first, *rest = self.how.slices()
         if xp is not np:
             y: Array = x[first]
@@ -66,13 +65,13 @@ class MaxPool(OfWindows):
         return (apply(MaxPoolBack(self.how), out_grad, node.inputs[0], node.output),)
 
 
-class MaxPoolBack(OfWindows):
+class MaxPoolBack(KeepsSpec, OfWindows):
     """Zeros like x, with the gradient of each window added at its largest element."""
 
+    like = 1
     reads_output = False
 
     def compute(self, xp: Namespace, g: Array, x: Array, y: Array) -> Array:
-        """Return the gradient of x."""
         apart = xp is np and type(x) is type(g) is np.ndarray and self.how.apart
         out = np.empty_like(x) if apart and self.how.cover(x.shape) else xp.zeros_like(x)
         if apart and g.strides != y.strides:
@@ -86,31 +85,23 @@ class MaxPoolBack(OfWindows):
                 out[at] += g * won
         return out
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of x."""
-        return specs[1]
-
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Each window gets what is at its largest element."""
         _, x, y = node.inputs
         return apply(MaxPoolPick(self.how), out_grad, x, y), None, None
 
 
-class MaxPoolPick(OfWindows):
+class MaxPoolPick(KeepsSpec, OfWindows):
     """What another value has at the largest element of each window of x."""
 
+    like = 2
     reads_output = False
 
     def compute(self, xp: Namespace, v: Array, x: Array, y: Array) -> Array:
-        """Return the picked elements."""
         out = xp.zeros_like(y)
         for at, won in _choices(self.how, xp, x, y):
             out = xp.where(won, v[at], out)
         return out
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the pooled value."""
-        return specs[2]
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The picked elements get the gradient back."""
@@ -183,7 +174,6 @@ class WindowSums(OfWindows):
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the sums."""
         for which in self.how.by_axis():
             first, *rest = which
             total: Array = np.copy(x[first], "K") if xp is np else x[first] * 1
@@ -197,13 +187,13 @@ class WindowSums(OfWindows):
         return (apply(WindowSumsBack(self.how), out_grad, node.inputs[0]),)
 
 
-class WindowSumsBack(OfWindows):
+class WindowSumsBack(KeepsSpec, OfWindows):
     """Zeros like x, with each window's gradient added at all its elements."""
 
+    like = 1
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, g: Array, x: Array) -> Array:
-        """Return the gradient of x."""
         lead = len(g.shape) - len(self.how.places)
         axes = list(zip(range(lead, len(g.shape)), self.how.by_axis(), strict=True))
         for d, which in reversed(axes):
@@ -213,10 +203,6 @@ class WindowSumsBack(OfWindows):
                 spread[at] += g
             g = spread
         return g
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of x."""
-        return specs[1]
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the sums of the windows."""

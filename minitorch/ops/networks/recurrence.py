@@ -156,7 +156,6 @@ class _OfLayer(Op):
         raise NotImplementedError
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the result."""
         return Spec(self._shape(self.loop(specs[self.before :])), specs[0].dtype)
 
     def _shape(self, loop: Loop) -> tuple[int, ...]:

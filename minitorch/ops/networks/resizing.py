@@ -76,7 +76,6 @@ class Resample(AlongDim):
         self.grid = grid
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the sums."""
         place = native_device_of(x)
         rest = (1,) * (len(x.shape) - self.dim - 1)
         total: Array = xp.zeros((), dtype=x.dtype, **place)
@@ -86,7 +85,6 @@ class Resample(AlongDim):
         return total
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape with the new size along the axis."""
         return Spec(_resized(specs[0].shape, self.dim, self.grid.new), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
@@ -100,7 +98,6 @@ class ResampleBack(Resample):
     name = "interpolate_back"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the old elements' sums."""
         dtype = host_dtype(dtype_of(x))
         matrix = np.zeros((self.grid.new, self.grid.old), dtype)
         for places, weights in zip(*self.grid.taps(dtype), strict=True):
@@ -109,7 +106,6 @@ class ResampleBack(Resample):
         return xp.moveaxis(lines, -1, self.dim)
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape with the old size along the axis."""
         return Spec(_resized(specs[0].shape, self.dim, self.grid.old), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
@@ -127,12 +123,10 @@ class Stretch(AlongDim):
         self.times = times
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the longer axis."""
         stretched: Array = xp.repeat(x, self.times, axis=self.dim)
         return stretched
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape with the longer axis."""
         shape, dtype = specs[0]
         size = shape[self.dim]
         longer = None if size is None else size * self.times
@@ -147,7 +141,6 @@ class SumNeighbours(Stretch):
     """The sums of each `times` neighbours along an axis."""
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the shorter axis."""
         before = (slice(None),) * self.dim
         total: Array = x[(*before, slice(0, None, self.times))] * 1
         for first in range(1, self.times):
@@ -155,7 +148,6 @@ class SumNeighbours(Stretch):
         return total
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape with the shorter axis."""
         shape, dtype = specs[0]
         size = shape[self.dim]
         shorter = None if size is None else size // self.times

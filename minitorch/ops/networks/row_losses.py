@@ -12,7 +12,7 @@ from ...arrays.library import Array, Namespace, dtype_of
 from ...arrays.shapes import broadcast
 from ...compile.class_cross_entropy import class_gradient, class_loss
 from ...errors import ArgumentError
-from ...op import Gradients, Methods, Op, Spec, apply
+from ...op import Gradients, KeepsSpec, Methods, Op, Spec, apply
 from ..reducing.reduction import sum
 from ..shaping.broadcasting import sum_to
 from ..shaping.gathering import OneHot
@@ -27,7 +27,6 @@ class SoftCrossEntropy(Op):
     reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return one loss for each row."""
         labels, x = arrays
         shifted, _, total = exponentials(xp, x)
         dot = np.vecdot(labels, shifted) if xp is np else xp.sum(labels * shifted, axis=-1)
@@ -35,7 +34,6 @@ class SoftCrossEntropy(Op):
         return losses
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the rows' shape."""
         shape = broadcast(specs[0].shape, specs[1].shape, op="softmax_cross_entropy_with_logits")
         return Spec(shape[:-1], specs[1].dtype)
 
@@ -57,7 +55,6 @@ class SoftCrossEntropyGrad(Op):
     reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the gradient by the logits."""
         g, labels, x = arrays
         _, p, total = exponentials(xp, x)
         p *= (g * _row_sum(xp, labels) / total)[..., None]
@@ -65,7 +62,6 @@ class SoftCrossEntropyGrad(Op):
         return p
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of labels and logits together."""
         return Spec(broadcast(specs[1].shape, specs[2].shape), specs[2].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
@@ -93,7 +89,6 @@ class SparseCrossEntropy(Op):
     reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return one loss for each row."""
         labels, x = arrays
         by_kernel = class_loss(labels, x) if xp is np and x.ndim == 2 else None
         if by_kernel is not None:
@@ -105,7 +100,6 @@ class SparseCrossEntropy(Op):
         return losses
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the rows' shape."""
         return Spec(
             broadcast(specs[0].shape, specs[1].shape[:-1], op="sparse cross-entropy"),
             specs[1].dtype,
@@ -117,13 +111,13 @@ class SparseCrossEntropy(Op):
         return None, apply(SparseCrossEntropyGrad(), out_grad, labels, logits)
 
 
-class SparseCrossEntropyGrad(Op):
+class SparseCrossEntropyGrad(KeepsSpec):
     """g (softmax(logits) - one_hot(labels)); inputs g, labels (integers), logits."""
 
+    like = 2
     reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the gradient by the logits."""
         _check_labels(arrays[1], arrays[2].shape[-1])
         g, labels, x = arrays
         by_kernel = class_gradient(g, labels, x) if xp is np and x.ndim == 2 else None
@@ -131,10 +125,6 @@ class SparseCrossEntropyGrad(Op):
             return by_kernel
         hot = OneHot(x.shape[-1], dtype_of(x)).compute(xp, labels)
         return SoftCrossEntropyGrad().compute(xp, g, hot, x)
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the logits."""
-        return specs[2]
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """That of the other operator, with the labels written out."""

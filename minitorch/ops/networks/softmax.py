@@ -67,7 +67,6 @@ class SoftmaxGradient(KeepsSpec, AlongDim):
     name = "softmax_gradient"
 
     def compute(self, xp: Namespace, g: Array, y: Array) -> Array:
-        """Return the gradient of what the shares were made from."""
         if self.dim == len(y.shape) - 1 and compiled.fits_rows(xp, g, y):
             return compiled.over_rows("softmax_gradient", (g, y), 1.0, y.shape)
         weighted: Array = g * y

@@ -28,7 +28,6 @@ class Standardize(KeepsSpec, Reduction):
         self.eps = eps
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the standardized array."""
         lead = len(x.shape) - len(self.dims)
         if self.dims == tuple(range(lead, len(x.shape))) and compiled.fits_rows(xp, x):
             rows = x.reshape(*x.shape[:lead], -1)
@@ -76,7 +75,6 @@ class Moments(Flat, Reduction):
         return xp.stack([centre, xp.mean(away * away, axis=self.dims, keepdims=True)])
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the reduced shape after an axis of two."""
         return Spec((2, *super().infer(*specs).shape), specs[0].dtype)
 
 
@@ -88,7 +86,6 @@ class StandardizeGradient(KeepsSpec, Reduction):
         self.eps = eps
 
     def compute(self, xp: Namespace, g: Array, x: Array, y: Array) -> Array:
-        """Return the gradient of what was standardized."""
         lead = len(x.shape) - len(self.dims)
         if self.dims == tuple(range(lead, len(x.shape))) and compiled.fits_rows(xp, g, x):
             g, rows = (a.reshape(*x.shape[:lead], -1) for a in (g, x))
@@ -181,7 +178,6 @@ class BatchNorm(KeepsSpec):
         self.eps = eps
 
     def compute(self, xp: Namespace, x: Array, *parameters: Array) -> Any:
-        """Return the normalised array."""
         if xp is np:
             channels = _Channels(x)
             weight, bias = (v[:, None] for v in parameters[:2])
@@ -212,7 +208,6 @@ class BatchNormSums(Op):
         self.eps = eps
 
     def compute(self, xp: Namespace, g: Array, x: Array, moments: Array) -> Array:
-        """Return the sums."""
         if x.ndim == 2 and compiled.fits_rows(xp, g, x, moments):
             centre, inverse = (a[:, 0] for a in _columns(moments, self.eps))
             matrices = (np.ascontiguousarray(a) for a in (g, x))
@@ -231,7 +226,6 @@ class BatchNormSums(Op):
         return xp.stack([xp.sum(g * y, axis=over), xp.sum(g, axis=over)])
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return two rows of channels."""
         return Spec((2, specs[1].shape[1]), specs[1].dtype)
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
@@ -243,17 +237,18 @@ class BatchNormSums(Op):
         return y * u + v, apply(StandardizeGradient(over, self.eps), g * u, x, y), None
 
 
-class BatchNormInput(Op):
+class BatchNormInput(KeepsSpec):
     """The gradient by x of a batch norm: w (g - mean g - y mean(g y)) / √(variance + eps).
 
     Inputs g, x, the weight w, the `Moments` of x and the `BatchNormSums`; it lies in memory as x.
     """
 
+    like = 1
+
     def __init__(self, eps: float) -> None:
         self.eps = eps
 
     def compute(self, xp: Namespace, g: Array, x: Array, weight: Array, *more: Array) -> Array:
-        """Return the gradient."""
         moments, sums = more
         if xp is np:
             channels = _Channels(x, g)
@@ -267,10 +262,6 @@ class BatchNormInput(Op):
         return _back(  # type: ignore[no-any-return]
             x, g, moments[0], middle / count, along / count * inverse, inverse * weight
         )
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of x."""
-        return specs[1]
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """As of `StandardizeGradient` of g w; what the sums are of is in it already."""
@@ -351,7 +342,6 @@ class LayerNormGradients(Op):
         return gradients
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return one axis of all their elements."""
         size, n = numel(specs[1].shape), specs[2].shape[0]
         return Spec((None if size is None or n is None else size + 2 * n,), specs[1].dtype)
 
@@ -368,7 +358,6 @@ class LayerNorm(KeepsSpec):
         self.dims, self.eps = dims, eps
 
     def compute(self, xp: Namespace, x: Array, weight: Array, bias: Array) -> Array:
-        """Return the normalised array."""
         if compiled.fits_rows(xp, x, weight, bias):
             inputs = [x, weight, bias]
             if weight.ndim > 1:

@@ -63,7 +63,6 @@ class OfWindows(Op):
         self.how = how
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the places of the windows on the last axes."""
         shape = specs[0].shape
         return Spec((*shape[: len(shape) - len(self.how.places)], *self.how.places), specs[0].dtype)
 

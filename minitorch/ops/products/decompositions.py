@@ -70,7 +70,6 @@ class SymmetricParts(Op):
         return xp.concat([xp.swapaxes(vectors, -1, -2), values[..., None]], axis=-1)
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return (..., n, n + 1)."""
         *lead, n = specs[0].shape
         return Spec((*lead, None if n is None else n + 1), specs[0].dtype)
 
@@ -112,7 +111,6 @@ class SingularParts(Op):
         return xp.concat([xp.swapaxes(u, -1, -2), s[..., None], vh], axis=-1)
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return (..., min(m, n), m + 1 + n)."""
         *lead, m, n = specs[0].shape
         if m is None or n is None:
             raise ShapeError(f"linalg.svd: got {specs[0].shape}, expected known sizes.")

@@ -29,7 +29,6 @@ class Einsum(Op):
         self.terms, self.result = terms, result
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the sums of products."""
         equation = f"{','.join(self.terms)}->{self.result}"
         if xp is np:
             sums: Array = np.einsum(equation, *arrays, optimize=len(arrays) > 1)
@@ -37,7 +36,6 @@ class Einsum(Op):
         return xp.einsum(equation, *arrays)
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the sizes of the letters of the result."""
         pairs = zip(self.terms, specs, strict=True)
         sizes = {c: n for term, spec in pairs for c, n in zip(term, spec.shape, strict=True)}
         return Spec(tuple(sizes[letter] for letter in self.result), specs[0].dtype)

@@ -42,7 +42,6 @@ class MatMul(Op):
     name = "matmul"
 
     def compute(self, xp: Namespace, a: Array, b: Array) -> Array:
-        """Return a @ b."""
         return matrix_product(a, b) if xp is np else xp.matmul(a, b)
 
     def infer(self, *specs: Spec) -> Spec:

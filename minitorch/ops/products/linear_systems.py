@@ -62,11 +62,9 @@ class Det(Op):
     name = "linalg_det"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return (...)."""
         return xp.linalg.det(x)
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape without the last two axes."""
         return Spec(specs[0].shape[:-2], specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
@@ -130,7 +128,6 @@ class DetSign(Flat, Det):
     name = "det_sign"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return (...)."""
         sign: Array = xp.linalg.slogdet(x)[0]
         return sign
 

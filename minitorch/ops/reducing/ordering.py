@@ -39,16 +39,19 @@ class Position(Flat, AlongDim):
     reads_inputs = reads_output = False
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape of the input, int64."""
         return Spec(specs[0].shape, int64)
 
 
-class ArgExtreme(Position):
-    """The position of the largest or smallest element along an axis, which stays as size 1."""
+class PositionOfExtreme(Position):
+    """A position of the largest or smallest element along an axis."""
 
     def __init__(self, dim: int, largest: bool) -> None:
         super().__init__(dim)
         self.largest = largest
+
+
+class ArgExtreme(PositionOfExtreme):
+    """The first position of the largest or smallest element; the axis stays as size 1."""
 
     @property
     def name(self) -> str:
@@ -56,7 +59,6 @@ class ArgExtreme(Position):
         return "argmax" if self.largest else "argmin"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the first such position."""
         if type(x) is np.ndarray:
             at: Array = (x.argmax if self.largest else x.argmin)(self.dim, keepdims=True)
             return at
@@ -64,7 +66,6 @@ class ArgExtreme(Position):
         return find(_numbers(x), axis=self.dim, keepdims=True)
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape with size 1 along the axis."""
         return Spec(reduced(specs[0].shape, (self.dim,), True), int64)
 
 
@@ -78,10 +79,7 @@ class Median(ExtremeOrNaN):
     def __init__(self) -> None:
         super().__init__((0,), False, True)
 
-    @property
-    def name(self) -> str:
-        """Torch's name."""
-        return "median"
+    name = "median"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the median; NaN, which is larger than any number, where an element is."""
@@ -112,18 +110,13 @@ class ArgSort(Position):
         return places[(*(slice(None),) * self.dim, slice(self.count))]
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape, cut to the count along the axis."""
         shape = list(specs[0].shape)
         shape[self.dim] = shape[self.dim] if self.count is None else self.count
         return Spec(tuple(shape), int64)
 
 
-class CumExtreme(Position):
+class CumExtreme(PositionOfExtreme):
     """The position of the largest or smallest element so far; of equal ones, the last."""
-
-    def __init__(self, dim: int, largest: bool) -> None:
-        super().__init__(dim)
-        self.largest = largest
 
     @property
     def name(self) -> str:

@@ -44,7 +44,6 @@ class Reduction(Op):
         self.dims, self.keepdim = dims, keepdim
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape without the reduced axes, or with size 1 there."""
         return Spec(reduced(specs[0].shape, self.dims, self.keepdim), specs[0].dtype)
 
     def total(self, x: Array, dtype: DType) -> Array:
@@ -68,14 +67,12 @@ class Sum(Reduction):
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the sum."""
         if xp is np:
             return self.total(x, _summed(x.dtype))
         wide = native_dtype(xp, _summed(dtype_of(x)))
         return xp.sum(x, axis=self.dims, keepdims=self.keepdim, dtype=wide)
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the reduced shape; int64 for integers."""
         return Spec(super().infer(*specs).shape, _summed(specs[0].dtype))
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
@@ -191,7 +188,6 @@ class Mean(Reduction):
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the mean."""
         if xp is np:
             count = math.prod([x.shape[d] for d in self.dims])
             mean: Array = self.total(x, x.dtype) / x.dtype.type(count)
@@ -219,13 +215,11 @@ class Count(Flat):
         self.dims = dims
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the count."""
         if xp is np:
             return np.array(math.prod([x.shape[d] for d in self.dims]), x.dtype)
         return xp.full_like(x[(0,) * len(x.shape)], math.prod([x.shape[d] for d in self.dims]))
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return a 0-d spec."""
         return Spec((), specs[0].dtype)
 
 
@@ -262,7 +256,6 @@ class Truth(Flat, Reduction):
         return cast(truth, uint8) if dtype_of(x) is uint8 else truth
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the reduced shape; boolean, of uint8 uint8."""
         dtype = uint8 if specs[0].dtype is uint8 else bool_
         return Spec(super().infer(*specs).shape, dtype)
 

@@ -49,7 +49,6 @@ class CumSum(Scan):
     name = "cumsum"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the sums."""
         x = x if dtype_of(x).kind == "f" else cast(x, int64)
         by_kernel = self._by_kernel(xp, "running_sum", x)
         if by_kernel is not None:
@@ -70,7 +69,6 @@ class CumSum(Scan):
         return out
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec; int64 for integers."""
         return Spec(specs[0].shape, specs[0].dtype if specs[0].dtype.kind == "f" else int64)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
@@ -84,7 +82,6 @@ class CumProd(KeepsSpec, Scan):
     name = "cumprod"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the products."""
         by_kernel = self._by_kernel(xp, "running_product", x)
         if by_kernel is not None:
             return by_kernel

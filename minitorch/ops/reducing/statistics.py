@@ -84,7 +84,6 @@ class Length(Reduction):
     name = "norm"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the length."""
         return xp.sqrt(xp.sum(x * x, axis=self.dims, keepdims=self.keepdim))
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:

@@ -28,7 +28,6 @@ class Assign(KeepsSpec):
         self.pattern = pattern
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return a copy with the values put in, broadcast."""
         out = copied(arrays[0]) if hasattr(arrays[0], "shape") else arrays[0]
         if isinstance(out, np.generic):
             out = np.array(out)

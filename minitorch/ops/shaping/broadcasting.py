@@ -21,7 +21,6 @@ class SumTo(Op):
         self.shape = shape
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the first array summed to the shape asked for."""
         x = arrays[0]
         shape = tuple(arrays[1].shape) if self.shape is None else self.shape
         lead = len(x.shape) - len(shape)
@@ -29,7 +28,6 @@ class SumTo(Op):
         return xp.reshape(x, shape) if lead else x
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the value to sum to."""
         return Spec(specs[-1].shape if self.shape is None else self.shape, specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
@@ -47,7 +45,6 @@ class ExpandTo(Op):
         self.shape = shape
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the first array, stretched."""
         shape = tuple(arrays[1].shape) if self.shape is None else self.shape
         lead = len(shape) - len(arrays[0].shape)
         if shape[lead:] == arrays[0].shape and shape[:lead] == (1,) * lead:
@@ -57,7 +54,6 @@ class ExpandTo(Op):
         return xp.broadcast_to(arrays[0], shape)
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the value to stretch to."""
         shape = specs[-1].shape if self.shape is None else self.shape
         if len(specs[0].shape) > len(shape) or None not in specs[0].shape:
             broadcast(specs[0].shape, shape, op="expand")

@@ -65,7 +65,6 @@ class Gather(AlongDim):
         return picked
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape of the index."""
         return Spec(specs[1].shape, specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
@@ -81,7 +80,6 @@ class GatherGrad(KeepsSpec, AlongDim):
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
-        """Return the sums."""
         return added_along(xp, xp.zeros_like(x), index, self.dim, g)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
@@ -104,7 +102,6 @@ class ScatterAdd(KeepsSpec, AlongDim):
     name = "scatter_add"
 
     def compute(self, xp: Namespace, x: Array, index: Array, source: Array) -> Array:
-        """Return the sums."""
         cut = source[tuple(slice(0, size) for size in index.shape)]
         return added_along(xp, copied(x), index, self.dim, cut)
 
@@ -122,7 +119,6 @@ class Scatter(KeepsSpec, AlongDim):
     name = "scatter"
 
     def compute(self, xp: Namespace, x: Array, index: Array, source: Array) -> Array:
-        """Return the copy."""
         out = copied(x)
         places, cut = grid(xp, index, self.dim), source[tuple(slice(0, n) for n in index.shape)]
         flat = _flat(out, places)
@@ -345,7 +341,6 @@ class OneHot(Flat):
         return cast(index[..., None] == classes, self.dtype)
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape with an axis more."""
         return Spec((*specs[0].shape, self.num_classes), self.dtype)
 
 

@@ -135,7 +135,6 @@ class PlaceAdd(Op):
         self.pattern, self.shape = pattern, shape
 
     def compute(self, xp: Namespace, values: Array, *rest: Array) -> Array:
-        """Return the sums."""
         shape, indices = (
             (tuple(rest[-1].shape), rest[:-1]) if self.shape is None else (self.shape, rest)
         )
@@ -151,7 +150,6 @@ class PlaceAdd(Op):
         return out
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape placed into."""
         return Spec(specs[-1].shape if self.shape is None else self.shape, specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:

@@ -26,7 +26,6 @@ class Cat(AlongDim):
     name = "cat"
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the arrays joined."""
         return xp.concat(arrays, axis=self.dim)
 
     def infer(self, *specs: Spec) -> Spec:
@@ -77,7 +76,6 @@ class Stack(AlongDim):
         return joined.reshape(*shape[:d], len(arrays), *shape[d:])
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape with the axis added."""
         shape = specs[0].shape
         return Spec((*shape[: self.dim], len(specs), *shape[self.dim :]), specs[0].dtype)
 

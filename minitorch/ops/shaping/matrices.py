@@ -109,7 +109,6 @@ class Pad(Movement):
         return tuple(n + a + b for n, (a, b) in zip(shape, self.widths, strict=True))
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the padded copy."""
         out = xp.full(self._shape(x.shape), self.value, dtype=x.dtype, **native_device_of(x))
         into, of = [], []
         for size, (before, after) in zip(x.shape, self.widths, strict=True):
@@ -119,7 +118,6 @@ class Pad(Movement):
         return out
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape with the borders added."""
         sizes = zip(specs[0].shape, self.widths, strict=True)
         shape = tuple(None if n is None else n + a + b for n, (a, b) in sizes)
         return Spec(shape, specs[0].dtype)
@@ -199,11 +197,9 @@ class Unfold(Movement):
         self.dim, self.size, self.step = dim, size, step
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the windows."""
         return windows(x, (self.dim,), (self.size,), (self.step,), (1,))
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape with the count of windows, and their size as last axis."""
         shape = list(specs[0].shape)
         length = shape[self.dim]
         shape[self.dim] = None if length is None else (length - self.size) // self.step + 1
@@ -223,7 +219,6 @@ class Fold(Movement):
         self.dim, self.step, self.length = dim, step, length
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the sums."""
         count, size = x.shape[self.dim], x.shape[-1]
         shape = list(x.shape[:-1])
         shape[self.dim] = self.length
@@ -235,7 +230,6 @@ class Fold(Movement):
         return out
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape without the windows' axis."""
         shape = list(specs[0].shape[:-1])
         shape[self.dim] = self.length
         return Spec(tuple(shape), specs[0].dtype)

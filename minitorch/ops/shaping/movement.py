@@ -40,7 +40,6 @@ class Reshape(Movement):
         self.shape = shape
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the first array under the new shape."""
         return arrays[0].reshape(tuple(arrays[1].shape) if self.shape is None else self.shape)
 
     def infer(self, *specs: Spec) -> Spec:
@@ -74,7 +73,6 @@ class Permute(Movement):
         return x.transpose(self.dims) if xp is np else xp.permute_dims(x, self.dims)
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the permuted shape."""
         return Spec(tuple(specs[0].shape[d] for d in self.dims), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
@@ -96,11 +94,9 @@ class Axes(Movement):
         raise NotImplementedError(f"{self.name} does not say what it makes of a shape.")
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return a view under the new shape."""
         return xp.reshape(x, self.resized(x.shape))
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the new shape."""
         return Spec(self.resized(specs[0].shape), specs[0].dtype)
 
 

@@ -7,7 +7,6 @@ May import: NumPy, container, sampling.
 """
 
 import json
-import time
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -76,7 +75,6 @@ class Worker:
     def answer(self, frame: bytes) -> list[bytes]:
         """Carry out an order and return the frame that answers it."""
         order = json.loads(frame)
-        began_s = time.perf_counter()
         for slot in order["free"]:
             if self._rows.pop(slot, None):
                 self._model.free(slot)
@@ -87,9 +85,8 @@ class Worker:
                 results = self._step(order["steps"])
             except Exception as raised:
                 error = describe(raised)
-        took_ms = (time.perf_counter() - began_s) * 1e3
-        report = {"results": results, "error": error, "took_ms": took_ms}
-        return [json.dumps(report | {"vocabulary": self._vocabulary}).encode()]
+        report = {"results": results, "error": error, "vocabulary": self._vocabulary}
+        return [json.dumps(report).encode()]
 
     def _start(self, slot: int, tokens: list[int], draw: int, *sampling: Any) -> Result:
         try:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from minitorch.arrays.library import Array, Namespace
 from minitorch.op import KeepsSpec, Op
 
-from ...control.cond import Merge, Switch
+from ...control.cond import Merge, Routing, Switch
 from ...control.loop_stacks import Push
 from ...control.while_op import While
 from ...core.copying import made
@@ -32,15 +32,10 @@ class Frame:
     parallel_iterations: int
 
 
-class Passing(KeepsSpec):
+class Passing(KeepsSpec, Routing):
     """Base: the input itself, in another place."""
 
-    pure = False
-    ordered = False
-    reads_inputs = reads_output = False
-
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the input."""
         return arrays[0]
 
 

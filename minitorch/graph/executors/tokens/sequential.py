@@ -60,8 +60,8 @@ class TokenStep:
         tokens.start()
         with np.errstate(all="ignore"):
             self._run(tokens, ready, state, arrays)
-        found = [tokens.fetched[spot] for spot in self.program.fetched]
-        return tuple(map(fetched_value, self.fetches, found))
+        values = [tokens.fetched[spot] for spot in self.program.fetched]
+        return tuple(map(fetched_value, self.fetches, values))
 
     def _run(
         self, tokens: Tokens, ready: deque[Firing], state: State, arrays: Sequence[Array]
