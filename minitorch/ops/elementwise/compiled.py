@@ -83,13 +83,28 @@ def pair(xp: Namespace, name: str, plain: Callable[..., Array], a: Any, b: Any) 
 def row_in_order(
     xp: Namespace, name: str, plain: Callable[..., Array], *arrays: Any, least: int
 ) -> Array:
-    """Return the same of at least so many elements, in the order in which they lie in memory."""
-    first = arrays[0]
-    large = xp is np and first.size >= least  # which costs least to find out
-    strides = first.strides if large and fits(xp, *arrays, least=least) else ()
-    if not strides or any(a.strides != strides or a.shape != first.shape for a in arrays):
+    """Return the same of at least so many elements, in the order in which the last one lies.
+
+    An array may repeat its numbers along axes, as the gradient of a mean does.
+    """
+    last = arrays[-1]
+    large = xp is np and last.size >= least  # which costs least to find out
+    if not large or not fits(xp, *arrays, least=least):
         return plain(xp, *arrays)
-    return in_order(_kernel_of(name, arrays), arrays)
+    if all(a.strides == last.strides and a.shape == last.shape for a in arrays):
+        return in_order(_kernel_of(name, arrays), arrays)
+    if any(a.shape != last.shape or not (a is last or 0 in a.strides) for a in arrays):
+        return plain(xp, *arrays)
+    order = sorted(range(last.ndim), key=lambda d: -last.strides[d])
+    turned = [a.transpose(order) if a is last else _repeated(a.transpose(order)) for a in arrays]
+    back = sorted(range(last.ndim), key=order.__getitem__)
+    return _kernel_of(name, turned)(*turned).transpose(back)
+
+
+def _repeated(a: Array) -> Array:
+    """Return an array that repeats its numbers along axes, those that it has in rows."""
+    part = a[tuple(slice(None, None if step else 1) for step in a.strides)]
+    return np.broadcast_to(np.ascontiguousarray(part), a.shape)
 
 
 def in_order(

@@ -33,6 +33,29 @@ from ..shaping.movement import insert_axes
 
 _add: Callable[..., Array] = np.add.reduce
 Dims: TypeAlias = int | Sequence[int] | None
+LARGE = 2**12  # elements, from which on a sum by a product is worth its preparation
+SHORT = 2**6  # numbers behind the axes of a sum, below which NumPy's calls for each run cost most
+
+
+def _sums_between(x: Array, dims: tuple[int, ...]) -> Array | None:
+    """Return the sums along axes that lie side by side in memory, a few numbers behind them.
+
+    It is a product with ones. None where the axes lie otherwise.
+    """
+    order = sorted(range(x.ndim), key=lambda d: -x.strides[d])
+    places = sorted(map(order.index, dims))
+    first, end = places[0], places[-1] + 1
+    lying = x.transpose(order)
+    shape = lying.shape
+    behind = math.prod(shape[end:])
+    if end - first != len(dims) or not 1 < behind <= SHORT or not lying.flags.c_contiguous:
+        return None
+    rows = lying.reshape(-1, math.prod(shape[first:end]), behind)
+    sums = np.matmul(np.ones((1, rows.shape[1]), x.dtype), rows).reshape(
+        shape[:first] + shape[end:]
+    )
+    left = order[:first] + order[end:]
+    return np.ascontiguousarray(sums.transpose(sorted(range(len(left)), key=left.__getitem__)))
 
 
 class Reduction(Op):
@@ -49,12 +72,16 @@ class Reduction(Op):
     def total(self, x: Array, dtype: DType) -> Array:
         """Return the sum of a NumPy array along the axes; the last ones as one."""
         dims, rank = self.dims, x.ndim
-        last = tuple(range(rank - len(dims), rank))
-        if len(dims) < 2 or dims != last or not x.flags.c_contiguous or not x.size:
+        if len(dims) < 2 or not x.size:
             return _add(x, axis=dims, keepdims=self.keepdim, dtype=dtype)
-        lead = x.shape[: last[0]]
-        sums = _add(x.reshape(*lead, -1), axis=-1, dtype=dtype)
-        return sums.reshape(*lead, *(1,) * len(dims)) if self.keepdim else sums
+        if dims != tuple(range(rank - len(dims), rank)) or not x.flags.c_contiguous:
+            sums = _sums_between(x, dims) if x.dtype.char in "fd" and x.size >= LARGE else None
+            if sums is None:
+                return _add(x, axis=dims, keepdims=self.keepdim, dtype=dtype)
+        else:
+            sums = _add(x.reshape(*x.shape[: dims[0]], -1), axis=-1, dtype=dtype)
+        kept = [1 if d in dims else n for d, n in enumerate(x.shape)]
+        return sums.reshape(kept) if self.keepdim else sums
 
     def spread(self, y: Kind, x: Array) -> Any:
         """Return `y`, of the reduced shape, with the reduced axes put back as size 1."""
