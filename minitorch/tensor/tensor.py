@@ -57,8 +57,8 @@ class Tensor(Exchange):
     hooks: Hooks | None
     past: "tuple[tuple[int, Tensor], ...]"
     """What this tensor was before each recorded in-place update; not set before the first."""
-    viewing: "tuple[Op, tuple[Tensor, ...]]"
-    """How a view that is not recorded was made; not set on anything else."""
+    viewing: "tuple[Op, tuple[Tensor, ...]] | None"
+    """How a view that is not recorded was made, None under `no_grad`; not set on anything else."""
     _grad: "Tensor | None"
     _stamp: int
     has_numbers: ClassVar[bool] = True
@@ -113,6 +113,8 @@ class Tensor(Exchange):
         output._grad, output._stamp, output.hooks = None, clock.now, None
         if recording.on:
             _record(output, op, inputs)
+        elif op.views:
+            output.viewing = None
         return output
 
     # ── what it is ──────────────────────────────────────────────────────────────────────────────
