@@ -204,6 +204,12 @@ class InPlace(Methods):
         """Overwrite with zeros."""
         return self.fill_(0)
 
+    def fill_diagonal_(self, fill_value: object) -> Self:
+        """Overwrite the diagonal of a matrix with one number."""
+        own: Any = self
+        own.diagonal().fill_(fill_value)
+        return self
+
     def fill_(self, value: object) -> Self:
         """Overwrite with one number."""
         if self._records("fill_", value):

@@ -8,7 +8,7 @@ in `conversions`.
 May import: this folder, errors, arrays, op, backward.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -195,6 +195,7 @@ class Tensor(Exchange):
         gradient: "Tensor | None" = None,
         retain_graph: bool | None = None,
         create_graph: bool = False,
+        inputs: "Tensor | Sequence[Tensor] | None" = None,
     ) -> None:
         """Add the gradient of this tensor to `.grad` of every leaf that it depends on.
 
@@ -202,13 +203,14 @@ class Tensor(Exchange):
             gradient: gradient of this tensor; may be left out for a tensor of one element.
             retain_graph: keep the graph for another backward; as `create_graph` unless given.
             create_graph: record the gradients too, so that they can be differentiated.
+            inputs: the tensors whose `.grad` is added to, in the place of all leaves.
         Raises:
             GradientError: nothing here requires a gradient, or `gradient` is missing.
             GraphFreed: an earlier backward has used the graph up.
             ModifiedInPlace: a value that backward needs was overwritten.
             NoGradientRule: an operator has no `gradient`; names it.
         """
-        backward(self, gradient, retain_graph, create_graph)
+        backward(self, gradient, retain_graph, create_graph, inputs)
 
     def accumulate(self, grad: "Tensor", create_graph: bool) -> None:
         """Add `grad` to `.grad`: in place, so that a gradient stays where it is in memory."""
