@@ -12,7 +12,10 @@ from numpy import dtype as dtype
 from . import errors as errors
 from .arrays.generator import Generator as Generator
 from .arrays.generator import default_generator as default_generator
+from .arrays.generator import get_rng_state as get_rng_state
+from .arrays.generator import initial_seed as initial_seed
 from .arrays.generator import manual_seed as manual_seed
+from .arrays.generator import set_rng_state as set_rng_state
 from .arrays.library import NO_COMPLEX
 from .arrays.library import Device as Device
 from .arrays.library import bfloat16 as bfloat16
@@ -42,13 +45,14 @@ from .op import Value as Value
 from .op import apply as apply
 from .ops.elementwise.binary import where as where
 from .ops.methods import FUNCTIONS
+from .ops.methods import with_numpys_words as _with_numpys_words
 from .ops.networks.loss import cdist as cdist
 from .ops.networks.loss import cosine_similarity as cosine_similarity
 from .ops.products.einsum import einsum as einsum
 from .ops.products.linalg import tensordot as tensordot
-from .ops.shaping.joining import cat as cat
+from .ops.shaping.joining import cat as _cat
 from .ops.shaping.joining import hstack as hstack
-from .ops.shaping.joining import stack as stack
+from .ops.shaping.joining import stack as _stack
 from .ops.shaping.joining import vstack as vstack
 from .ops.shaping.matrices import meshgrid as meshgrid
 from .ops.shaping.movement import broadcast_tensors as broadcast_tensors
@@ -97,7 +101,8 @@ long = int64
 
 globals().update(FUNCTIONS)  # sum, exp, matmul, ...: what is a method of tensors, too
 
-concat = concatenate = cat
+cat = concat = concatenate = _with_numpys_words(_cat)
+stack = _with_numpys_words(_stack)
 row_stack = vstack
 inference_mode = no_grad
 
@@ -121,6 +126,7 @@ if TYPE_CHECKING:
     from .torch_names import backends as backends
     from .torch_names import cpu as cpu
     from .torch_names import cuda as cuda
+    from .torch_names import func as func
     from .torch_names import linalg as linalg
     from .torch_names import testing as testing
     from .torch_names import utils as utils
@@ -129,7 +135,7 @@ if TYPE_CHECKING:
 
 # Handed on when first asked for, so that `import minitorch` stays quick: modules; name -> module.
 _MODULES = {"accelerator", "amp", "autograd", "backends", "compile", "cpu", "cuda", "data"}
-_MODULES |= {"distributions", "linalg", "nn", "optim", "testing", "utils"}
+_MODULES |= {"distributions", "func", "linalg", "nn", "optim", "testing", "utils"}
 _LATER = {
     **dict.fromkeys(TYPE_NAMES.values(), "tensor_types"),
     "autocast": "amp",

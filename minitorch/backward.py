@@ -17,7 +17,7 @@ from .arrays.library import cast, copied, owner
 from .errors import GradientError, GraphFreed, ShapeError, UnusedInput
 from .op import Value
 from .ops.elementwise.casting import cast_to, clone
-from .ops.elementwise.unary import ones_like
+from .ops.elementwise.unary import ones_like, zeros_like
 from .ops.shaping.picked_parts import PICKING, Part, part_of
 from .sweep import Rule, ancestors, count_uses, sweep
 from .tensor.modes import set_grad_enabled
@@ -101,16 +101,25 @@ def backward(
     grad_tensors: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    inputs: object = None,
 ) -> None:
     """Add the gradients of `tensors`, weighted by `grad_tensors`, to `.grad` of the leaves below.
 
     Args:
         tensors: a tensor or several.
         grad_tensors: the weight of each one's elements; may be left out for one element.
-        retain_graph, create_graph: as for `Tensor.backward`.
+        retain_graph, create_graph, inputs: as for `Tensor.backward`.
 
     Raises: what `Tensor.backward` raises.
     """
+    if inputs is not None:
+        sources = _several(inputs)
+        options = (retain_graph, create_graph, True, True)
+        shares = grad(tensors, sources, grad_tensors, *options)
+        for source, share in zip(sources, shares, strict=True):
+            if share is not None:
+                source.accumulate(share.clone(), create_graph)
+        return
     outputs = _several(tensors)
     weights = [None] * len(outputs) if grad_tensors is None else _several(grad_tensors)
     seeds = _seeds("backward", outputs, weights)
@@ -137,7 +146,9 @@ def grad(
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool = False,
+    materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
     """Return the gradient of the sum of `outputs` with respect to each of `inputs`.
 
@@ -147,7 +158,9 @@ def grad(
         grad_outputs: the weight of each output's elements; ones for an output of one element.
         retain_graph: keep the graph for another backward; as `create_graph` unless given.
         create_graph: record the gradients too, so that they can be differentiated.
+        only_inputs: torch's; nothing but the inputs ever gets a gradient.
         allow_unused: give None, rather than an error, for an input that is not used.
+        materialize_grads: give zeros for it.
     Raises:
         UnusedInput: the outputs do not depend on an input; says which.
         GradientError: an input does not require a gradient.
@@ -175,7 +188,9 @@ def grad(
     uses = count_uses(needed, lambda value: value in between and value.requires_grad)
     _run(needed, uses, deliver, targets, records, retain_graph)
     for i, target in enumerate(targets):
-        if target not in grads and not allow_unused:
+        if target not in grads and materialize_grads:
+            grads[target] = zeros_like(target.detach())
+        elif target not in grads and not allow_unused:
             raise UnusedInput(
                 f"grad: input {i}, of shape {target.shape}, is not used by the outputs, so it has "
                 "no gradient. Pass allow_unused=True to get None for it."

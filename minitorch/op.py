@@ -125,6 +125,8 @@ class Op:
     reads_inputs: bool = True
     reads_output: bool = True
     """What `gradient` reads the numbers of, not only the shape: must not be overwritten before."""
+    copies_output: bool = False
+    """A recorded update of the result leaves `gradient` a copy: PyTorch's does not read it."""
 
     reads_across: bool = False
     """The gradient of an input reads only the other inputs, as that of a product does."""

@@ -115,3 +115,18 @@ def manual_seed(seed: int) -> Generator:
     for generator in _defaults.values():
         generator.manual_seed(seed)
     return default_generator()
+
+
+def get_rng_state() -> object:
+    """Return the state of the CPU's random numbers, for `set_rng_state`."""
+    return default_generator().get_state()
+
+
+def set_rng_state(new_state: object) -> None:
+    """Put the CPU's random numbers back to a state from `get_rng_state`."""
+    default_generator().set_state(new_state)
+
+
+def initial_seed() -> int:
+    """Return the seed that the CPU's random numbers were started with."""
+    return default_generator().initial_seed()

@@ -7,6 +7,7 @@ from minitorch.nn import utils as utils
 from minitorch.nn.attention import MultiheadAttention as MultiheadAttention
 from minitorch.nn.containers import ModuleDict as ModuleDict
 from minitorch.nn.containers import ModuleList as ModuleList
+from minitorch.nn.containers import ParameterDict as ParameterDict
 from minitorch.nn.containers import ParameterList as ParameterList
 from minitorch.nn.containers import Sequential as Sequential
 from minitorch.nn.conv import Conv1d as Conv1d

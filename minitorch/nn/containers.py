@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
 from minitorch.nn.module import M, Module
 from minitorch.nn.parameter import Parameter
+from minitorch.tensor.tensor import Tensor
+
+L = TypeVar("L", bound="_Listed")
 
 
 class _Listed(Module):
@@ -16,6 +19,27 @@ class _Listed(Module):
         """Add a module at the end and return this container."""
         self.add_module(str(len(self._modules)), module)
         return self
+
+    def extend(self: L, modules: Iterable[Module]) -> L:
+        """Add modules at the end and return this container."""
+        for module in modules:
+            self.append(module)
+        return self
+
+    __iadd__ = extend
+
+    def insert(self, index: int, module: Module) -> None:
+        """Put a module in front of the one at `index`."""
+        modules = list(self)
+        modules.insert(index, module)
+        self._modules.clear()
+        self.extend(modules)
+
+    def __delitem__(self, index: int | slice) -> None:
+        modules = list(self)
+        del modules[index]
+        self._modules.clear()
+        self.extend(modules)
 
     def _key(self, index: Any) -> str:
         names = list(self._modules)
@@ -71,68 +95,76 @@ class ModuleList(_Listed):
         super().__init__()
         self.extend(modules)
 
-    def extend(self, modules: Iterable[Module]) -> ModuleList:
-        """Add modules at the end and return this list."""
-        for module in modules:
-            self.append(module)
-        return self
-
-    __iadd__ = extend
-
-    def insert(self, index: int, module: Module) -> None:
-        """Put a module in front of the one at `index`."""
-        modules = list(self)
-        modules.insert(index, module)
-        self._modules.clear()
-        self.extend(modules)
-
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return ModuleList(list(self)[index])
         return super().__getitem__(index)
 
+    def __add__(self, other: Iterable[Module]) -> ModuleList:
+        return ModuleList([*self, *other])
 
-class ModuleDict(Module):
-    """A dict of modules whose parameters are found; it has no forward of its own."""
 
-    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+class _Named(Module):
+    """What a dict of modules and one of parameters share."""
+
+    _store: ClassVar[str]
+
+    def __init__(self, values: Mapping[str, object] | None = None) -> None:
         super().__init__()
-        self.update(modules or {})
+        self.update(values or {})
 
-    def update(self, modules: Mapping[str, Module]) -> None:
-        """Add modules by name."""
-        for name, module in modules.items():
-            self[name] = module
+    def update(self, values: Mapping[str, object]) -> None:
+        """Add values by name."""
+        for name, value in values.items():
+            self[name] = value
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        raise NotImplementedError
 
     def __getitem__(self, name: str) -> Any:
-        return self._modules[name]
-
-    def __setitem__(self, name: str, module: Module) -> None:
-        self.add_module(name, module)
+        return self.__dict__[self._store][name]
 
     def __delitem__(self, name: str) -> None:
-        del self._modules[name]
+        del self.__dict__[self._store][name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._modules
+        return name in self.__dict__[self._store]
 
     def __len__(self) -> int:
-        return len(self._modules)
+        return len(self.__dict__[self._store])
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
+        return iter(self.__dict__[self._store])
 
     def keys(self) -> Iterable[str]:
         """Return the names."""
-        return self._modules.keys()
+        return self.__dict__[self._store].keys()  # type: ignore[no-any-return]
 
     def values(self) -> Iterable[Any]:
-        """Return the modules."""
-        return self._modules.values()
+        """Return what is in it."""
+        return self.__dict__[self._store].values()  # type: ignore[no-any-return]
 
     def items(self) -> Iterable[tuple[str, Any]]:
-        """Return names and modules."""
-        return self._modules.items()
+        """Return names, each with what it names."""
+        return self.__dict__[self._store].items()  # type: ignore[no-any-return]
+
+
+class ModuleDict(_Named):
+    """A dict of modules whose parameters are found; it has no forward of its own."""
+
+    _store = "_modules"
+
+    def __setitem__(self, name: str, value: Module) -> None:
+        self.add_module(name, value)
+
+
+class ParameterDict(_Named):
+    """A dict of parameters that are found; a tensor becomes one."""
+
+    _store = "_parameters"
+
+    def __setitem__(self, name: str, value: Tensor) -> None:
+        self.register_parameter(name, value if isinstance(value, Parameter) else Parameter(value))
 
 
 class ParameterList(Module):

@@ -255,6 +255,14 @@ class KLDivLoss(_Loss, of=F.kl_div, options="reduction log_target"):
     """y (log y - x), where x is a log probability."""
 
 
+class CosineEmbeddingLoss(_Loss, of=F.cosine_embedding_loss, options="margin reduction"):
+    """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
+
+
+class MarginRankingLoss(_Loss, of=F.margin_ranking_loss, options="margin reduction"):
+    """max(0, margin - y (x1 - x2))."""
+
+
 class TripletMarginLoss(_Loss, of=F.triplet_margin_loss, options="margin p eps swap reduction"):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
 

@@ -27,10 +27,12 @@ from ..ops.networks.attention import scaled_dot_product_attention as scaled_dot_
 from ..ops.networks.cross_entropy import cross_entropy as cross_entropy
 from ..ops.networks.loss import binary_cross_entropy as binary_cross_entropy
 from ..ops.networks.loss import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
+from ..ops.networks.loss import cosine_embedding_loss as cosine_embedding_loss
 from ..ops.networks.loss import cosine_similarity as cosine_similarity
 from ..ops.networks.loss import huber_loss as huber_loss
 from ..ops.networks.loss import kl_div as kl_div
 from ..ops.networks.loss import l1_loss as l1_loss
+from ..ops.networks.loss import margin_ranking_loss as margin_ranking_loss
 from ..ops.networks.loss import mse_loss as mse_loss
 from ..ops.networks.loss import pairwise_distance as pairwise_distance
 from ..ops.networks.loss import smooth_l1_loss as smooth_l1_loss

@@ -81,6 +81,13 @@ def zeros_(tensor: Tensor) -> Tensor:
     return constant_(tensor, 0.0)
 
 
+def eye_(tensor: Tensor) -> Tensor:
+    """Fill a matrix with ones on the diagonal, and zeros."""
+    if tensor.ndim != 2:
+        raise ArgumentError(f"eye_: got shape {tensor.shape}, expected 2 axes.")
+    return _fill(tensor, lambda _: np.eye(tensor.shape[0], tensor.shape[1]))
+
+
 def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """Fill with an orthogonal matrix times `gain`; axes after the first count as one.
 

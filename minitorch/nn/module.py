@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 from minitorch.arrays.library import DeviceLike, DTypeLike, as_dtype
 from minitorch.errors import ArgumentError, DTypeError
+from minitorch.nn.backward_hooks import call_with_hooks
 from minitorch.nn.parameter import Parameter
 from minitorch.nn.state_dicts import IncompatibleKeys, check_state, compare_keys
 from minitorch.tensor.conversions import place_and_dtype
@@ -49,6 +50,7 @@ class Module:
         own["_unsaved"] = set()  # names of buffers that state_dict leaves out
         own["_forward_hooks"] = {}
         own["_forward_pre_hooks"] = {}
+        own["_backward_hooks"] = {}
 
     # ── calling ─────────────────────────────────────────────────────────────────────────────────
 
@@ -60,7 +62,7 @@ class Module:
         """Return `forward` of the arguments, with the hooks around it."""
         own = self.__dict__
         try:
-            hooked = own["_forward_hooks"] or own["_forward_pre_hooks"]
+            hooked = own["_forward_hooks"] or own["_forward_pre_hooks"] or own["_backward_hooks"]
         except KeyError:
             raise _not_initialised(self) from None
         if not hooked:
@@ -69,7 +71,11 @@ class Module:
             changed = hook(self, args)
             if changed is not None:
                 args = changed if isinstance(changed, tuple) else (changed,)
-        output = self.forward(*args, **kwargs)
+        backward_hooks = list(own["_backward_hooks"].values())
+        if backward_hooks:
+            output = call_with_hooks(self, backward_hooks, args, kwargs)
+        else:
+            output = self.forward(*args, **kwargs)
         for hook in list(own["_forward_hooks"].values()):
             changed = hook(self, args, output)
             output = output if changed is None else changed
@@ -82,6 +88,13 @@ class Module:
     def register_forward_hook(self, hook: Callable[..., object]) -> Handle:
         """Call `hook(module, args, output)` after each forward; its result replaces the output."""
         return add_hook(self.__dict__["_forward_hooks"], hook)
+
+    def register_full_backward_hook(self, hook: Callable[..., object]) -> Handle:
+        """Call `hook(module, grad_input, grad_output)` in backward; it may replace the first.
+
+        Both are tuples: a gradient, or None, for each positional argument and for each output.
+        """
+        return add_hook(self.__dict__["_backward_hooks"], hook)
 
     # ── attributes ──────────────────────────────────────────────────────────────────────────────
 
@@ -244,6 +257,23 @@ class Module:
                     "named_modules() lists them."
                 )
         return module  # type: ignore[no-any-return]
+
+    def get_parameter(self, target: str) -> Parameter:
+        """Return the parameter with this dotted name."""
+        return self._get_tensor("_parameters", target)  # type: ignore[no-any-return]
+
+    def get_buffer(self, target: str) -> Tensor:
+        """Return the buffer with this dotted name."""
+        return self._get_tensor("_buffers", target)  # type: ignore[no-any-return]
+
+    def _get_tensor(self, store: str, target: str) -> Any:
+        path, _, name = target.rpartition(".")
+        part = self.get_submodule(path)
+        if name not in part.__dict__[store]:
+            raise AttributeError(
+                f"{type(part).__name__}: there is no {name!r} among {store[1:]}: got {target!r}."
+            )
+        return part.__dict__[store][name]
 
     # ── changes to all ──────────────────────────────────────────────────────────────────────────
 

@@ -1,9 +1,10 @@
 """`Methods`: the operators as methods and operator signs, shared by every kind of value."""
 
 import builtins
+import functools
 from collections.abc import Callable
 from inspect import isfunction
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from ..arrays.library import as_dtype
 from ..arrays.shapes import numel
@@ -16,6 +17,8 @@ from .networks import softmax as softmaxes
 from .products import linalg, linear_systems
 from .reducing import ordering, reduction, scans, statistics
 from .shaping import assigning, gathering, indexing, joining, matrices, movement, scattering
+
+R = TypeVar("R")
 
 
 def _reflected(name: str) -> Callable[[Kind, object], Kind]:
@@ -35,6 +38,20 @@ def _as(dtype: str) -> Callable[[Kind], Kind]:
 
     method.__doc__ = f"Return this value as {dtype}."
     return method
+
+
+def with_numpys_words(function: Callable[..., R]) -> Callable[..., R]:
+    """Return a function that takes NumPy's `axis` and `keepdims` too, as torch's do."""
+
+    @functools.wraps(function)
+    def call(*args: object, **options: object) -> R:
+        if options:
+            for theirs, ours in (("axis", "dim"), ("keepdims", "keepdim")):
+                if theirs in options and ours not in options:
+                    options[ours] = options.pop(theirs)
+        return function(*args, **options)
+
+    return call
 
 
 class Methods(Value):
@@ -260,6 +277,7 @@ class Methods(Value):
 
     float, double, half = _as("float32"), _as("float64"), _as("float16")
     bfloat16, long, int, bool = _as("bfloat16"), _as("int64"), _as("int32"), _as("bool")
+    byte, char, short = _as("uint8"), _as("int8"), _as("int16")
 
     @property
     def ndim(self) -> builtins.int:
@@ -280,6 +298,12 @@ class Methods(Value):
         """Tell whether the dtype is a floating one."""
         return as_dtype(self.dtype).kind == "f"
 
+
+_WITH_AXES = "sum mean prod max min argmax argmin amax amin std var all any median logsumexp nansum"
+_WITH_AXES += " cumsum cumprod cummax cummin softmax log_softmax sort argsort topk count_nonzero"
+_WITH_AXES += " unbind chunk squeeze unsqueeze index_select gather"
+for _name in _WITH_AXES.split():
+    setattr(Methods, _name, with_numpys_words(getattr(Methods, _name)))
 
 _METHODS_ALONE = frozenset(
     ["contiguous", "expand_as", "repeat", "reshape_as", "type_as", "unfold", "view", "view_as"]

@@ -162,6 +162,11 @@ class Exchange(InPlace):
         tensor.requires_grad_(requires_grad)
         return tensor
 
+    def new(self, *data: object) -> Self:
+        """Return zeros of these sizes, or a tensor with `data`, of this dtype and device."""
+        sizes = all(isinstance(size, int) for size in data)
+        return self.new_zeros(*data) if sizes else self.new_tensor(*data)
+
     def new_full(self, size: int | Sequence[int], fill_value: Scalar, **options: Any) -> Self:
         """Return a tensor of another shape filled with one number; options as `new_tensor`."""
         like = self.new_tensor(np.full(size, fill_value), **options)

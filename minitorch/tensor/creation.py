@@ -82,14 +82,14 @@ def full(
     return filled.requires_grad_() if requires_grad else filled
 
 
-def zeros(*size: object, **options: Unpack[Options]) -> Tensor:
-    """Return zeros of shape `size`."""
-    return full(sizes(size), 0.0, **options)
+def zeros(*dims: object, size: object = (), **options: Unpack[Options]) -> Tensor:
+    """Return zeros of these sizes, or of shape `size`."""
+    return full(sizes(dims or (size,)), 0.0, **options)
 
 
-def ones(*size: object, **options: Unpack[Options]) -> Tensor:
-    """Return ones of shape `size`."""
-    return full(sizes(size), 1.0, **options)
+def ones(*dims: object, size: object = (), **options: Unpack[Options]) -> Tensor:
+    """Return ones of these sizes, or of shape `size`."""
+    return full(sizes(dims or (size,)), 1.0, **options)
 
 
 empty = zeros  # memory that is not set would only make errors hard to repeat
@@ -180,14 +180,24 @@ def _drawn(
     return drawn.requires_grad_() if requires_grad else drawn
 
 
-def rand(*size: object, generator: Generator | None = None, **options: Unpack[Options]) -> Tensor:
+def rand(
+    *dims: object,
+    size: object = (),
+    generator: Generator | None = None,
+    **options: Unpack[Options],
+) -> Tensor:
     """Return numbers evenly spread in [0, 1)."""
-    return _drawn(Uniform, "rand", size, generator, **options)
+    return _drawn(Uniform, "rand", dims or (size,), generator, **options)
 
 
-def randn(*size: object, generator: Generator | None = None, **options: Unpack[Options]) -> Tensor:
+def randn(
+    *dims: object,
+    size: object = (),
+    generator: Generator | None = None,
+    **options: Unpack[Options],
+) -> Tensor:
     """Return numbers of the normal distribution with mean 0 and variance 1."""
-    return _drawn(Normal, "randn", size, generator, **options)
+    return _drawn(Normal, "randn", dims or (size,), generator, **options)
 
 
 def randint(

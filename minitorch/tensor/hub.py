@@ -6,7 +6,7 @@ May import: op, tensor.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,9 +45,12 @@ class Output(Op):
         return (Arriving({self.place: out_grad}),)
 
 
-def attach(op: Op, inputs: tuple[Tensor, ...], results: Sequence[Tensor]) -> None:
-    """Make `results` remember that `op` of `inputs` gave them; its rule gets an `Arriving`."""
+def attach(op: Op, inputs: tuple[Tensor, ...], results: Mapping[int, Tensor]) -> None:
+    """Make `results`, by place, remember that `op` of `inputs` gave them.
+
+    Its rule gets an `Arriving`.
+    """
     hub = Tensor._new(np.zeros(()))
     hub.requires_grad, hub.op, hub.inputs = True, op, inputs
-    for place, result in enumerate(results):
+    for place, result in results.items():
         result.requires_grad, result.op, result.inputs = True, Output(place), (hub,)

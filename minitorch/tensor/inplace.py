@@ -26,7 +26,7 @@ from ..ops.shaping.assigning import assigned, replaced
 from ..ops.shaping.indexing import put, split_index
 from .eager import quiet
 from .modes import no_grad, recording
-from .rebase import base_of, owns_memory, past_of, rebase, viewed
+from .rebase import base_of, hides_base, past_of, rebase, viewed
 from .versions import clock
 
 
@@ -84,10 +84,10 @@ class InPlace(Methods):
         base, path = base_of(own)
         if path:
             base._refuse_leaf(name)
-        if not owns_memory(base):
+        if hides_base(base):
             raise GradientError(
-                f"{name}: cannot record an update of a view whose base is not recorded. Assign "
-                "through the whole tensor, as in x[i, j] = value, or update a clone()."
+                f"{name}: cannot record an update of a view that was made under no_grad(). Make "
+                "the view outside of it, or update a clone()."
             )
         predecessor = past_of(base)
         before = viewed(predecessor, path)
@@ -203,6 +203,12 @@ class InPlace(Methods):
     def zero_(self) -> Self:
         """Overwrite with zeros."""
         return self.fill_(0)
+
+    def fill_diagonal_(self, fill_value: object) -> Self:
+        """Overwrite the diagonal of a matrix with one number."""
+        own: Any = self
+        own.diagonal().fill_(fill_value)
+        return self
 
     def fill_(self, value: object) -> Self:
         """Overwrite with one number."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays.library import Array, Namespace, owner
+from ..arrays.library import Array, Namespace, copied, owner
 from ..op import Gradients, KeepsSpec, Methods, Op, apply
 from ..ops.elementwise.casting import cast_to
 from ..ops.elementwise.unary import zeros_like
@@ -38,17 +38,15 @@ _unrecorded: weakref.WeakValueDictionary[int, "Tensor"] = weakref.WeakValueDicti
 """The living views that are not recorded, by id."""
 
 
-def owns_memory(tensor: "Tensor") -> bool:
-    """Tell whether `tensor` is no view, so that an update of it needs no other tensor."""
-    memory = owner(tensor.array)
-    if memory is tensor.array:
-        return True
-    return bool(tensor.op) and all(owner(s.array) is not memory for s in tensor.inputs)
+def hides_base(tensor: "Tensor") -> bool:
+    """Tell whether `tensor` was made under `no_grad` as a view of a tensor that is not known."""
+    return getattr(tensor, "viewing", ()) is None and owner(tensor.array) is not tensor.array
 
 
 def past_of(tensor: "Tensor") -> "Tensor":
     """Return what `tensor` is before an update: its place in the graph, over the same memory."""
-    before = tensor._new(tensor.array)
+    copies = tensor.op is not None and tensor.op.copies_output
+    before = tensor._new(copied(tensor.array) if copies else tensor.array)
     before.requires_grad, before.op, before.inputs = tensor.requires_grad, tensor.op, tensor.inputs
     before._stamp = tensor._stamp
     before.hooks, tensor.hooks = tensor.hooks, None
@@ -102,7 +100,7 @@ def note_view(view: "Tensor", op: Op, inputs: tuple["Tensor", ...]) -> None:
 def _record_views(base: "Tensor") -> None:
     """Record the living views of `base`, which has become a recorded value by an update."""
     for view in list(_unrecorded.values()):
-        if base_of(view)[0] is base:
+        if view.viewing and base_of(view)[0] is base:
             view.op, view.inputs = view.viewing
             view.requires_grad = True
             del _unrecorded[id(view)]

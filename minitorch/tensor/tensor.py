@@ -8,7 +8,7 @@ in `conversions`.
 May import: this folder, errors, arrays, op, backward.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -57,8 +57,8 @@ class Tensor(Exchange):
     hooks: Hooks | None
     past: "tuple[tuple[int, Tensor], ...]"
     """What this tensor was before each recorded in-place update; not set before the first."""
-    viewing: "tuple[Op, tuple[Tensor, ...]]"
-    """How a view that is not recorded was made; not set on anything else."""
+    viewing: "tuple[Op, tuple[Tensor, ...]] | None"
+    """How a view that is not recorded was made, None under `no_grad`; not set on anything else."""
     _grad: "Tensor | None"
     _stamp: int
     has_numbers: ClassVar[bool] = True
@@ -113,6 +113,8 @@ class Tensor(Exchange):
         output._grad, output._stamp, output.hooks = None, clock.now, None
         if recording.on:
             _record(output, op, inputs)
+        elif op.views:
+            output.viewing = None
         return output
 
     # ── what it is ──────────────────────────────────────────────────────────────────────────────
@@ -193,6 +195,7 @@ class Tensor(Exchange):
         gradient: "Tensor | None" = None,
         retain_graph: bool | None = None,
         create_graph: bool = False,
+        inputs: "Tensor | Sequence[Tensor] | None" = None,
     ) -> None:
         """Add the gradient of this tensor to `.grad` of every leaf that it depends on.
 
@@ -200,13 +203,14 @@ class Tensor(Exchange):
             gradient: gradient of this tensor; may be left out for a tensor of one element.
             retain_graph: keep the graph for another backward; as `create_graph` unless given.
             create_graph: record the gradients too, so that they can be differentiated.
+            inputs: the tensors whose `.grad` is added to, in the place of all leaves.
         Raises:
             GradientError: nothing here requires a gradient, or `gradient` is missing.
             GraphFreed: an earlier backward has used the graph up.
             ModifiedInPlace: a value that backward needs was overwritten.
             NoGradientRule: an operator has no `gradient`; names it.
         """
-        backward(self, gradient, retain_graph, create_graph)
+        backward(self, gradient, retain_graph, create_graph, inputs)
 
     def accumulate(self, grad: "Tensor", create_graph: bool) -> None:
         """Add `grad` to `.grad`: in place, so that a gradient stays where it is in memory."""

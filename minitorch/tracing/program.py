@@ -165,7 +165,7 @@ class WayBack:
             end = results[self.ends[0]]
             end.requires_grad, end.op, end.inputs = True, call, sources
         elif self.ends:
-            attach(call, sources, [results[i] for i in self.ends])
+            attach(call, sources, dict(enumerate(results[i] for i in self.ends)))
         return results
 
     @property

@@ -248,8 +248,11 @@ class Symbol(Tensor):
         gradient: Tensor | None = None,
         retain_graph: bool | None = None,
         create_graph: bool = False,
+        inputs: object = None,
     ) -> None:
         """Add the gradient of this symbol to `.grad` of the leaves: a part of the graph."""
+        if inputs is not None:
+            self._refuse("backward(inputs=...) is called", "None", "Ask for them by grad().")
         self.tracer.effects.backward(self, gradient, create_graph)
 
     def __format__(self, spec: str) -> str:

@@ -9,7 +9,7 @@ import torch
 
 import minitorch
 from minitorch import nn
-from minitorch.errors import ArgumentError, DeviceError, DTypeError
+from minitorch.errors import ArgumentError, DeviceError, DTypeError, GradientError, GraphError
 from minitorch.graph import Session, count_nodes
 from minitorch.tracing.jitted import MOST_TRACES, Compiled
 
@@ -338,3 +338,162 @@ def test_a_recurrent_network_has_nothing_to_flatten() -> None:
     net = nn.LSTM(2, 3)
     net.flatten_parameters()
     assert net(minitorch.ones(4, 1, 2))[0].shape == (4, 1, 3)
+
+
+# ── what programs do with them ──────────────────────────────────────────────────────────────────
+
+
+def exponential(lib: Any) -> Any:
+    class Exp(lib.autograd.Function):  # type: ignore[misc,name-defined]
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            result = x.exp()
+            ctx.save_for_backward(result)
+            return result
+
+        @staticmethod
+        def backward(ctx: Any, grad: Any) -> Any:
+            (result,) = ctx.saved_tensors
+            return grad * result
+
+    return Exp.apply
+
+
+def two_results(lib: Any) -> Any:
+    class Two(lib.autograd.Function):  # type: ignore[misc,name-defined]
+        @staticmethod
+        def forward(ctx: Any, x: Any, factor: float, y: Any) -> Any:
+            ctx.factor = factor
+            ctx.save_for_backward(x, y)
+            return x * y, (x + y) * factor, x.argmax()
+
+        @staticmethod
+        def backward(ctx: Any, by_product: Any, by_sum: Any, _: Any) -> Any:
+            x, y = ctx.saved_tensors
+            by_sum = by_sum * ctx.factor
+            return by_product * y + by_sum, None, by_product * x + by_sum
+
+    return Two.apply
+
+
+@pytest.mark.parametrize("lib", BOTH)
+def test_a_function_of_ones_own_has_gradients_of_any_order(lib: Any) -> None:
+    x = lib.tensor([0.5, -1.0], dtype=lib.float64, requires_grad=True)
+    (first,) = lib.autograd.grad(exponential(lib)(2 * x).sum(), x, create_graph=True)
+    (second,) = lib.autograd.grad(first.sum(), x, create_graph=True)
+    (third,) = lib.autograd.grad(second.sum(), x)
+    for order, grad in enumerate((first, second, third), 1):
+        expected = 2.0**order * np.exp(2 * x.detach().numpy())
+        np.testing.assert_allclose(grad.detach().numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("lib", BOTH)
+def test_a_function_of_ones_own_may_have_several_results(lib: Any) -> None:
+    x, y = (lib.tensor(v, requires_grad=True) for v in ([1.0, 2.0], [3.0, 5.0]))
+    product, total, place = two_results(lib)(x, 10.0, y)
+    assert (place.item(), place.requires_grad) == (1, False)
+    total.sum().backward(retain_graph=True)
+    assert x.grad.tolist() == y.grad.tolist() == [10.0, 10.0]
+    product.sum().backward(inputs=[x])
+    assert (x.grad.tolist(), y.grad.tolist()) == ([13.0, 15.0], [10.0, 10.0])
+
+
+@pytest.mark.parametrize("lib", BOTH)
+def test_what_a_function_of_ones_own_saved_must_stay_as_it_was(lib: Any) -> None:
+    x = lib.ones(2, requires_grad=True)
+    y, factor = x * 1, lib.ones(2)
+    product, _, _ = two_results(lib)(y, 1.0, factor)
+    factor.add_(1)
+    with pytest.raises(RuntimeError):
+        product.sum().backward()
+
+
+def test_a_backward_of_ones_own_with_too_few_gradients_is_named() -> None:
+    class Bad(minitorch.autograd.Function):
+        forward = staticmethod(lambda ctx, x, y: x + y)
+        backward = staticmethod(lambda ctx, grad: grad)
+
+    x = minitorch.ones(2, requires_grad=True)
+    with pytest.raises(GradientError, match=r"Bad\.backward: got 1 gradients, expected 2"):
+        Bad.apply(x, x).sum().backward()
+    with pytest.raises(GraphError, match="test_program_names"):  # in jit: its line is named
+        minitorch.compile(lambda x: Bad.apply(x, x).sum(), fullgraph=True)(x)
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")  # torch's, of no requires_grad
+@pytest.mark.parametrize("requires", [True, False])
+def test_a_backward_hook_sees_what_torchs_sees(requires: bool) -> None:
+    seen: list[list[object]] = []
+    for lib in BOTH:
+        calls: list[object] = []
+        net = lib.nn.Linear(3, 2)
+        with lib.no_grad():
+            net.weight.copy_(lib.ones(2, 3))
+
+        def hook(module: Any, grad_input: Any, grad_output: Any, calls: Any = calls) -> Any:
+            calls += [None if g is None else g.tolist() for g in (*grad_input, *grad_output)]
+            return None if grad_input[0] is None else (grad_input[0] * 2,)
+
+        handle = net.register_full_backward_hook(hook)
+        x = lib.ones(1, 3, requires_grad=requires)
+        net(x).sum().backward()
+        calls.append(x.grad.tolist() if requires else None)
+        handle.remove()
+        net(x).sum().backward()
+        calls.append(net.weight.grad.tolist())
+        seen.append(calls)
+    assert seen[0] == seen[1]
+
+
+def words(lib: Any) -> list[Any]:
+    x = lib.arange(6.0).reshape(2, 3)
+    net = lib.nn.Sequential(lib.nn.ReLU())
+    net.insert(0, lib.nn.Tanh())
+    net.extend([lib.nn.Identity(), lib.nn.ELU()])
+    del net[2]
+    pd = lib.nn.ParameterDict({"a": lib.nn.Parameter(lib.ones(2))})
+    linear = lib.nn.Linear(3, 1)
+    pad = importlib.import_module(f"{lib.__name__}.nn.utils.rnn").pad_sequence
+    call = importlib.import_module(f"{lib.__name__}.func").functional_call
+    rows = [x[0], x[1, :2], x[0, :0]]
+    target = lib.tensor([1.0, -1.0])
+    return [
+        x.sum(axis=0), x.max(axis=1, keepdims=True)[0], lib.cumprod(x, axis=1),
+        lib.cat([x, x], axis=1), lib.stack([x, x], axis=2), x.mean(axis=(0, 1)),
+        lib.zeros(size=(2, 1)), x.new(2, 2).zero_(), x.clone()[:, :2].fill_diagonal_(7.0), x.byte(),
+        pad(rows), pad(rows, batch_first=True, padding_value=-1.0),
+        call(linear, {"weight": x, "bias": x[:, 0]}, (x,)),
+        linear.get_parameter("weight") is linear.weight,
+        lib.nn.functional.cosine_embedding_loss(x + 1, x * x, target, margin=0.2),
+        lib.nn.functional.margin_ranking_loss(x[0, :2], x[1, :2], target, margin=3.5),
+        lib.nn.init.eye_(lib.zeros(2, 3)), [type(part).__name__ for part in net],
+        list(pd), [name for name, _ in pd.named_parameters()], pd["a"].requires_grad,
+        lib.autograd.grad(x.requires_grad_().sum(), linear.weight, materialize_grads=True)[0],
+    ]  # fmt: skip
+
+
+def test_words_of_programs_mean_what_they_mean() -> None:
+    for ours, theirs in zip(words(minitorch), words(torch), strict=True):
+        if isinstance(theirs, torch.Tensor):
+            assert f"torch.{ours.dtype}" == str(theirs.dtype)
+            ours, theirs = ours.detach().numpy(), theirs.detach().numpy()
+            assert ours.shape == theirs.shape
+            np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+        else:
+            assert ours == theirs
+
+
+def test_the_state_of_random_numbers_is_kept_in_a_file(tmp_path: Any) -> None:
+    minitorch.manual_seed(3)
+    minitorch.save(minitorch.get_rng_state(), tmp_path / "state")
+    first = minitorch.randn(4).tolist()
+    minitorch.set_rng_state(minitorch.load(tmp_path / "state"))
+    assert minitorch.randn(4).tolist() == first
+    assert minitorch.initial_seed() == 3
+
+
+def test_packed_sequences_are_refused_with_what_to_do() -> None:
+    from minitorch.nn.utils.rnn import pack_padded_sequence
+
+    with pytest.raises(ArgumentError, match="Pass the padded batch"):
+        pack_padded_sequence(minitorch.ones(2, 3), [3, 1])

@@ -259,3 +259,21 @@ def triplet_margin_loss(
         other = pairwise_distance(positive, negative, p, eps)
         far = where(other < far, other, far)
     return reduced(clamp_min(near - far + margin, 0.0), reduction)
+
+
+def cosine_embedding_loss(
+    input1: Kind, input2: Kind, target: Methods, margin: float = 0.0, *, reduction: str = "mean"
+) -> Kind:
+    """Return 1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
+    alike = cosine_similarity(input1, input2, -1)
+    apart: Kind = clamp_min(alike - margin, 0.0)
+    loss: Kind = where(target == 1, 1 - alike, apart)
+    return reduced(loss, reduction)
+
+
+def margin_ranking_loss(
+    input1: Kind, input2: Kind, target: Methods, margin: float = 0.0, *, reduction: str = "mean"
+) -> Kind:
+    """Return max(0, margin - target (input1 - input2)): the first is to be larger where it is 1."""
+    loss: Kind = clamp_min(margin - (input1 - input2) * target, 0.0)
+    return reduced(loss, reduction)

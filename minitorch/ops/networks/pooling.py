@@ -47,6 +47,7 @@ class MaxPool(OfWindows):
     """The largest element of each window; of equal ones the first has the gradient."""
 
     name = "max_pool"
+    copies_output = True
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         first, *rest = self.how.slices()

@@ -23,6 +23,8 @@ from ..shaping.movement import reshape
 class Standardize(KeepsSpec, Reduction):
     """(x - mean) / √(variance + eps) along axes."""
 
+    copies_output = True
+
     def __init__(self, dims: tuple[int, ...], eps: float) -> None:
         super().__init__(dims, True)
         self.eps = eps

@@ -1,5 +1,5 @@
 """Torch's name for where `data` is: `from minitorch.utils.data import DataLoader`."""
 
-from . import data
+from . import checkpoint, data
 
-__all__ = ["data"]
+__all__ = ["checkpoint", "data"]

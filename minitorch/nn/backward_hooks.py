@@ -1,0 +1,72 @@
+"""Hooks that see a module's backward: the gradients of its outputs and of its arguments.
+
+Source: torch's `BackwardHook`, an identity on each side of the forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from minitorch.tensor.function import Function
+from minitorch.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from .module import Module
+
+Grads = Sequence[Tensor | None]
+
+
+class _Passing(Function):
+    """Tensors as they are; `see(grads)` returns the gradients that go on."""
+
+    @staticmethod
+    def forward(ctx: Any, see: Callable[[Grads], Grads], *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.see = see
+        return tensors
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        return (None, *ctx.see(grads))
+
+
+def _pass(values: tuple[object, ...], see: Callable[[Grads], Grads]) -> tuple[Any, ...]:
+    """Return `values`, the gradients of whose tensors `see` gets, None for other values."""
+    places = [i for i, value in enumerate(values) if isinstance(value, Tensor)]
+
+    def see_all(grads: Grads) -> Grads:
+        by_place = dict(zip(places, grads, strict=True))
+        replaced = see(tuple([by_place.get(i) for i in range(len(values))]))
+        return [replaced[i] for i in places]
+
+    passed = dict(zip(places, _Passing.apply(see_all, *[values[i] for i in places]), strict=True))
+    return tuple([passed.get(i, value) for i, value in enumerate(values)])
+
+
+def call_with_hooks(
+    module: Module,
+    hooks: Sequence[Callable[..., object]],
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+) -> Any:
+    """Return `module.forward`, whose backward calls `hook(module, grad_input, grad_output)`."""
+    arrived: list[Grads] = []
+
+    def run_hooks(grad_input: Grads) -> Grads:
+        for hook in hooks:
+            replaced = hook(module, grad_input, arrived[-1])
+            if replaced is not None:
+                grad_input = replaced if isinstance(replaced, tuple) else (replaced,)
+        return grad_input
+
+    def note_outputs(grad_output: Grads) -> Grads:
+        arrived.append(grad_output)
+        if not flows_on:  # no argument's gradient will come
+            run_hooks((None,) * len(args))
+        return grad_output
+
+    flows_on = any(isinstance(arg, Tensor) and arg.requires_grad for arg in args)
+    output = module.forward(*(_pass(args, run_hooks) if flows_on else args), **kwargs)
+    if isinstance(output, tuple):
+        return _pass(output, note_outputs)
+    return _pass((output,), note_outputs)[0]
