@@ -33,7 +33,7 @@ from ddp_lab.transport.shm.rendezvous import SharedRendezvous
 if TYPE_CHECKING:
     from ddp_lab.communicator.communicator import Communicator
 
-PIECE_BYTES, MOST_PIECES = 512 * 1024, 8  # of an array to reduce over a link
+PIECE_BYTES, MOST_PIECES = 1 << 20, 8  # of an array to reduce over a link; less costs more meetings
 DONE = object()
 
 
