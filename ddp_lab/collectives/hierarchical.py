@@ -6,13 +6,18 @@
     3. inside: each reads the others'
 
 Every rank of a host carries a share across the link, so that all of its connections are used and
-none waits for a single one. What crosses is the least there can be: of N bytes reduced, 2(H-1)/H N
-each way for each of H hosts, however many ranks it has. Where one rank of a host is enough to carry
-all, as in a broadcast, it is the host's first, or the root.
+none waits for a single one. A large array goes in pieces: while the link carries one, others are
+added up and copied inside the hosts, and a sum leaves before all others are there.
+
+What crosses is the least there can be: of N bytes reduced, 2(H-1)/H N each way for each of H hosts,
+however many ranks it has. Where one rank of a host is enough to carry all, as in a broadcast, it is
+the host's first, or the root.
 
 Source: Thakur & Gropp, EuroPVM/MPI 2003, for the idea; NCCL's and Horovod's hierarchical modes.
 """
 
+import itertools
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,66 +25,146 @@ import numpy as np
 from ddp_lab.collectives import direct, reference, tree
 from ddp_lab.collectives.choose import on_wires
 from ddp_lab.collectives.registry import built_in, lookup
-from ddp_lab.collectives.rows import Rows, rows_of, same_place
+from ddp_lab.collectives.rows import Rows, rows_of, same_place, split_evenly
 from ddp_lab.collectives.two_shot import copied, reduce_slice, shared, slice_of
 from ddp_lab.transport.base import NDArray
+from ddp_lab.transport.shm.rendezvous import SharedRendezvous
 
 if TYPE_CHECKING:
     from ddp_lab.communicator.communicator import Communicator
+
+PIECE_BYTES, MOST_PIECES = 1 << 20, 8  # of an array to reduce over a link; less costs more meetings
+DONE = object()
 
 
 @built_in("all_reduce", "hierarchical", borrows=True)
 def all_reduce(comm: "Communicator", x: NDArray, *, op: str, out: NDArray | None = None) -> NDArray:
     """Return the reduction, the same bits on each rank."""
     inside = comm.neighbours()
-    shares = min(map(len, comm.hosts))
     if comm.size == 1 or x.size == 0:
         return copied(x, out)
-    if inside.size == 1:
-        return _between(comm, 0, copied(x, out).reshape(-1), op).reshape(x.shape)
-    if inside.rendezvous() is None:
-        return _all_reduce_by_messages(comm, inside, copied(x, out), shares, op)
-    return _all_reduce_in_memory(comm, inside, x, out, shares, op)
+    rendezvous = inside.rendezvous() if inside.size > 1 else None
+    if rendezvous is None:
+        return _all_reduce_by_messages(comm, inside, copied(x, out), op)
+    memory = _Memory(comm, inside, rendezvous, x, out, op)
+    _in_turn([memory.reduce(*part) for part in zip(*memory.parts, strict=True)], memory.meet)
+    inside.count_shared(x.nbytes // len(memory.parts), 2)
+    return memory.box if out is None else out
 
 
-def _between(comm: "Communicator", share: int, flat: NDArray, op: str) -> NDArray:
-    """Return, in place, the reduction over the ranks that carry this share on each host."""
+def _in_turn(pieces: list[Iterator[None]], meet: Callable[[], object]) -> None:
+    """Run each piece a round behind the one before it; the ranks of a host meet between rounds.
+
+    So the link carries some while others are added up and copied. A piece uses the link from its
+    second round on, on every host: a rank sends and receives in one order, whatever else it does.
+    """
+    running: list[Iterator[None]] = []
+    while pieces or running:
+        running = [piece for piece in running if next(piece, DONE) is not DONE]
+        if pieces:
+            next(pieces[0])
+            running.insert(0, pieces.pop(0))
+        if running:
+            meet()
+
+
+def _parts_of(x: NDArray, shares: int) -> list[list[slice]]:
+    """Return for each share its slices of `x`, flat, one a piece."""
+    pieces = max(1, min(x.nbytes // PIECE_BYTES, MOST_PIECES))
+    parts = []
+    for share in range(shares):
+        whole = slice_of(share, shares, x.size)
+        ends = [whole.start + k * (whole.stop - whole.start) // pieces for k in range(pieces + 1)]
+        parts.append(list(map(slice, ends, ends[1:])))
+    return parts
+
+
+def _between(
+    comm: "Communicator", share: int, part: NDArray, is_all: bool, op: str
+) -> Iterator[None]:
+    """Reduce, in place, over the ranks that carry this share on each host, if this one does.
+
+    Of several pieces, each step is a round: what is sent in one is waited for in the next.
+    """
+    steps = 0 if is_all else 2 * (len(comm.hosts) - 1)
+    if share >= min(map(len, comm.hosts)):
+        yield from [None] * steps
+        return
     carriers = comm.subset(host[share] for host in comm.hosts)
-    name = on_wires("all_reduce", flat.nbytes, carriers.size, comm.link)
-    result: NDArray = lookup("all_reduce", name).fn(carriers, flat, op=op)
-    return result
+    if is_all and part.size:
+        name = on_wires("all_reduce", part.nbytes, carriers.size, comm.link)
+        lookup("all_reduce", name).fn(carriers, part, op=op)
+    chunks, me, size = split_evenly(part, carriers.size), carriers.rank, carriers.size
+    for step in range(steps):  # as `ring`
+        target = chunks[(me - 2 - step) % size]
+        adds = step < size - 1
+        coming = carriers.irecv(None if adds else target, (me - 1) % size)
+        carriers.isend(chunks[(me - 1 - step) % size], (me + 1) % size)
+        yield
+        received = coming.wait()
+        if adds:
+            comm.combine(target, received, op)
 
 
-def _all_reduce_in_memory(
-    comm: "Communicator",
-    inside: "Communicator",
-    x: NDArray,
-    out: NDArray | None,
-    shares: int,
-    op: str,
-) -> NDArray:
-    rendezvous = inside.rendezvous()
-    assert rendezvous is not None
-    box = rendezvous.result(x, out)
-    source = x if rendezvous.reaches(x) else box
-    copied(x, source)
-    arrays, results = rendezvous.share(inside.header, source, box)
-    own = slice_of(inside.rank, shares, x.size)
-    if own.start < own.stop:
-        mine = results[inside.rank]
-        reduce_slice(inside, arrays, mine, [], own, op)
-        _between(comm, inside.rank, mine[own], op)
-        for result in results:
-            if result is not mine:
-                result[own] = mine[own]
-    rendezvous.leave()
-    inside.count_shared(x.nbytes // shares, 2)
-    return copied(box, out) if out is not None and out is not box else box
+class _Memory:
+    """The arrays and results of the ranks of a host, in its memory.
+
+    Of an array outside of it only what the others need goes there, and back.
+    """
+
+    def __init__(
+        self,
+        comm: "Communicator",
+        inside: "Communicator",
+        rendezvous: SharedRendezvous,
+        x: NDArray,
+        out: NDArray | None,
+        op: str,
+    ) -> None:
+        self._comm, self._inside, self._rendezvous, self._op = comm, inside, rendezvous, op
+        self.box = rendezvous.result(x, out)
+        self._is_near = rendezvous.reaches(x)
+        self._is_filled = out is None or out is self.box  # once the box is
+        self._source = x if self._is_near else self.box
+        self._mine = x.reshape(-1)
+        self._total = (self.box if out is None else out).reshape(-1)
+        self.parts = _parts_of(x, min(map(len, comm.hosts)))
+        self._arrays: list[NDArray] = []
+        self._results: list[NDArray] = []
+
+    def meet(self) -> None:
+        """Return once all are here; the first time, know where the others' arrays lie."""
+        if self._arrays:
+            self._rendezvous.leave()
+            return
+        me, header = self._inside.rank, self._inside.header
+        self._arrays, self._results = self._rendezvous.share(header, self._source, self.box)
+        self._arrays[me], self._results[me] = self._mine, self._total
+
+    def reduce(self, *parts: slice) -> Iterator[None]:
+        """Reduce a piece: a part of each share, of which one is this rank's own, if any."""
+        inside, box = self._inside, self.box.reshape(-1)
+        me = inside.rank
+        others = [part for share, part in enumerate(parts) if share != me]
+        own = parts[me] if me < len(parts) else slice(0, 0)
+        for part in () if self._is_near else others:
+            box[part] = self._mine[part]
+        yield
+        reduce_slice(inside, self._arrays, self._total, [], own, self._op)
+        is_all = len(self.parts[0]) == 1
+        yield from _between(self._comm, me, self._total[own], is_all, self._op)
+        for result in self._results:
+            if result is not self._total:
+                result[own] = self._total[own]
+        yield
+        for part in () if self._is_filled else others:
+            self._total[part] = box[part]
 
 
 def _all_reduce_by_messages(
-    comm: "Communicator", inside: "Communicator", work: NDArray, shares: int, op: str
+    comm: "Communicator", inside: "Communicator", work: NDArray, op: str
 ) -> NDArray:
+    shares = min(map(len, comm.hosts))
     slices = [work.reshape(-1)[slice_of(i, shares, work.size)] for i in range(shares)]
     others = [(inside.rank + k) % inside.size for k in range(1, inside.size)]
     for dst in others:
@@ -89,8 +174,10 @@ def _all_reduce_by_messages(
         mine = slices[inside.rank]
         for src in reversed(others):
             inside.combine(mine, inside.take(src), op)
-        if mine.size:
-            _between(comm, inside.rank, mine, op)
+        parts = [work.reshape(-1)[part] for part in _parts_of(work, shares)[inside.rank]]
+        is_all = len(parts) == 1
+        between = [_between(comm, inside.rank, part, is_all, op) for part in parts]
+        _in_turn([itertools.chain([None], steps) for steps in between], lambda: None)
         for dst in others:
             inside.isend(mine, dst)
     for src in reversed(others):

@@ -273,7 +273,7 @@ class Messenger:
         """Check a header that came from `src`, and remember it."""
         self._heard = header
         if self._stamp and header and header != self._stamp:
-            headers.check(self._stamp, header, self.rank, src)
+            headers.check(self._stamp, header, self._members[self.rank], self._members[src])
             self._stamp = headers.completed(self._stamp, header)
 
     def _array_of(self, x: Any, operation: str) -> tuple[NDArray, str]:

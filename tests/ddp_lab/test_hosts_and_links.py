@@ -9,6 +9,7 @@ import pytest
 import ddp_lab
 from ddp_lab import InvalidArgument, Link, launch
 from ddp_lab.collectives.choose import choose
+from ddp_lab.collectives.hierarchical import PIECE_BYTES
 from ddp_lab.collectives.registry import COLLECTIVES, algorithms
 from ddp_lab.parallel import Pipeline, ShardedOptimizer, fully_shard, parallelize
 from ddp_lab.transport.links.emulated_link import MOST_STRETCHES, joined, of_threads
@@ -81,6 +82,27 @@ def same_bits(comm) -> bytes:
 @pytest.mark.parametrize(("size", "spread"), SPREADS[:7])
 def test_all_ranks_get_the_same_bits(size: int, spread: dict) -> None:
     assert len(set(launch(same_bits, size, **spread))) == 1
+
+
+def reduce_in_pieces(comm) -> None:
+    count = (2 * PIECE_BYTES + PIECE_BYTES // 2) // 8 + 7  # of elements: no piece is whole
+    arrays = [np.random.default_rng(rank).integers(-9, 9, count) for rank in range(comm.size)]
+    x, total = arrays[comm.rank], np.sum(arrays, 0)
+    near = comm.empty(x.shape, x.dtype)
+    near[...] = x
+    np.testing.assert_array_equal(comm.all_reduce(x, algorithm="hierarchical"), total)
+    fewer = comm.split(int(comm.rank < comm.size - 1))  # one host has a rank less than the others
+    left = total - arrays[-1] if fewer.size > 1 else x
+    np.testing.assert_array_equal(fewer.all_reduce(x, algorithm="hierarchical"), left)
+    for array in (near, x):  # in the host's memory and elsewhere, and the one into the other
+        for out in (np.empty_like(x), comm.empty(x.shape, x.dtype), array):
+            comm.all_reduce(array, algorithm="hierarchical", out=out)
+            np.testing.assert_array_equal(out, total)
+
+
+@pytest.mark.parametrize(("size", "spread"), SPREADS[:7])
+def test_a_large_array_is_reduced_in_pieces(size: int, spread: dict) -> None:
+    launch(reduce_in_pieces, size, **spread)
 
 
 def places(comm) -> tuple:

@@ -1,5 +1,6 @@
 """Ranks on two hosts, and what of their messages goes over the cable."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -46,7 +47,7 @@ def test_ranks_on_two_hosts_compute_together(
     assert sent["hierarchical"] > 0.9 * whole
 
 
-def test_a_link_that_all_ranks_of_a_group_know_is_not_measured_again(
+def test_groups_know_the_link_between_their_hosts_and_ranks_by_their_numbers(
     hosts: Callable[..., Hosts], on: Any, script: Any
 ) -> None:
     program = script("""
@@ -61,6 +62,10 @@ def test_a_link_that_all_ranks_of_a_group_know_is_not_measured_again(
             dist.all_reduce(total, group=group)
             print(group.comm.link == world.comm.link, total.unique().tolist(), flush=True)
         dist.barrier()
+        try:
+            dist.all_reduce(torch.ones(2 + dist.get_rank() // 2))
+        except (ValueError, RuntimeError) as error:
+            print(error, flush=True)
     """)
     pair = hosts(2)
     ranks = [
@@ -69,3 +74,5 @@ def test_a_link_that_all_ranks_of_a_group_know_is_not_measured_again(
     for rank in ranks:
         assert rank.end() == 0, rank.text
     assert "True [3.0]" in ranks[0].lines and "True [3.0]" in ranks[3].lines
+    facts = re.findall(r"rank (\d) has shape \((\d),", "".join(rank.text for rank in ranks))
+    assert facts and all((int(number) > 1) is (size == "3") for number, size in facts)
