@@ -186,7 +186,7 @@ def graph_of(fetch):
         if node.op is not None:
             inputs = tuple(n.name for n in node.inputs if n.op is not None)
             n_bytes = 4 * int(np.prod(node.shape))
-            graph[node.name] = (node_s(node, {}), n_bytes, inputs)
+            graph[node.name] = (node_s(node), n_bytes, inputs)
     return graph
 
 

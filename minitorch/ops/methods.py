@@ -30,13 +30,13 @@ def _reflected(name: str) -> Callable[[Kind, object], Kind]:
     return method
 
 
-def _as(dtype: str) -> Callable[[Kind], Kind]:
+def _as(dtype: str) -> Callable[..., Any]:
     """Return the method that converts to a dtype."""
 
-    def method(self: Kind) -> Kind:
+    def method(self: Kind, memory_format: object = None) -> Kind:
         return casting.cast_to(self, dtype)
 
-    method.__doc__ = f"Return this value as {dtype}."
+    method.__doc__ = f"Return this value as {dtype}. The layout stays, whatever `memory_format` is."
     return method
 
 
