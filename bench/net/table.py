@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 from ranks import FRAME_BYTES, SIZES, Rounds, messages
 
 import ddp_lab
@@ -29,6 +30,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 Row = tuple[str, list[str], str]  # what, the ratios in words, what was wanted
 UNSHAPED = "no rate"
+MOST_BUSY = 0.2  # cores; from there on times say little
 DATA_BYTES = 1448  # what a frame carries by TCP
 
 
@@ -139,27 +141,33 @@ def bits(rate: str) -> float:
     return float(match[1]) * {"k": 1e3, "m": 1e6, "g": 1e9}[match[2]]
 
 
-def machine() -> str:
+def busy_cores() -> float:
+    """Return how many cores other programs keep busy, counted over two seconds."""
+    return sum(psutil.cpu_percent(2.0, percpu=True)) / 100
+
+
+def machine(others: float) -> str:
     cores = len(os.sched_getaffinity(0))
     control = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
-    others = os.getloadavg()[0]
     return (
         f"{cores} cores of {platform.machine()}, Linux, TCP's congestion control {control}; when "
-        f"it began, {others:.1f} other programs wanted the cores"
+        f"it began, other programs kept {others:.1f} of them busy"
     )
 
 
 def report(rounds: int, rate: str) -> Iterator[str]:
     """Yield the lines of the page, each part as soon as it is measured."""
+    others = busy_cores()
     yield "# Two hosts and a link"
     yield ""
     yield f"What `make bench-net` printed: medians of {rounds} rounds, quartiles behind them."
-    yield f"Hosts are namespaces of one machine ({machine()}), the link has {rate}/s each way."
+    yield f"Hosts are namespaces of one machine ({machine(others)}),"
+    yield f"the link has {rate}/s each way."
     yield "Times are in units of the link's own (the bytes at its rate; for a DDP step after the"
     yield "forward pass); in the last column but one in units of gloo's, measured in turn."
     yield "Beside a DDP step plain sockets carry as many bytes while the same model computes, from"
     yield "its first gradients on, and add nothing up: so much these cores leave of the link."
-    if os.getloadavg()[0] > 1:
+    if others > MOST_BUSY:
         yield ""
         yield "**The machine was busy**: its ranks waited for cores, and only the bytes say much."
     yield ""
