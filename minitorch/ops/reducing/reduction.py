@@ -80,8 +80,9 @@ class Reduction(Op):
                 return _add(x, axis=dims, keepdims=self.keepdim, dtype=dtype)
         else:
             sums = _add(x.reshape(*x.shape[: dims[0]], -1), axis=-1, dtype=dtype)
-        kept = [1 if d in dims else n for d, n in enumerate(x.shape)]
-        return sums.reshape(kept) if self.keepdim else sums
+        if not self.keepdim:
+            return sums
+        return sums.reshape([1 if d in dims else n for d, n in enumerate(x.shape)])
 
     def spread(self, y: Kind, x: Array) -> Any:
         """Return `y`, of the reduced shape, with the reduced axes put back as size 1."""
