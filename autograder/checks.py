@@ -73,6 +73,11 @@ class LabSettings:
     preload: tuple[str, ...] = ("numpy",)
     withheld: tuple[str, ...] = ()
 
+    @property
+    def loaded(self) -> tuple[str, ...]:
+        """What a process that answers run in has loaded, then withheld, before its clock starts."""
+        return (*self.preload, *self.withheld)
+
     def limits(self) -> Limits:
         """Return these settings as the limits of a sandbox."""
         return Limits(
@@ -234,8 +239,8 @@ def run_check(
         return replace(explained, outcome=Outcome.NOT_ATTEMPTED)
     except StudentError as error:
         short = f"Your code raised {_known_name(error.type_name)}."
-        said = _deadlock(error) or f"Your code raised {error}"
-        message = "\n".join(filter(None, [said, error.where]))
+        what = _deadlock(error) or f"Your code raised {error}"
+        message = "\n".join(filter(None, [what, error.where]))
         return _explained(result, message, short, error.traceback)
     except LimitReached as error:
         stopped = f"Your code was stopped: {error}."

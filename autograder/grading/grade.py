@@ -243,9 +243,7 @@ class LabGrader:
     def _sandboxed(self, limits: Limits) -> AbstractContextManager[WorkerStudent]:
         from autograder.sandbox.host import Sandbox
 
-        settings = self.checks.settings
-        loaded = (*settings.preload, *settings.withheld)
-        return Sandbox(limits, preload=loaded, source=self._source())
+        return Sandbox(limits, preload=self.checks.settings.loaded, source=self._source())
 
     def _in_turn(
         self,

@@ -289,11 +289,11 @@ def _where_in_check(error: BaseException, namespace: Mapping[str, Any]) -> str:
     if not any(lines) or type(error).__module__ != builtins.__name__:
         return ""
     theirs = [line for line in lines if _calls(line, namespace)]
-    said = "No line of yours raised it, but one of the check, which goes on with what yours gave:"
-    said += f"\n    {(theirs or lines)[-1]}"
+    reason = "No line of yours raised it, but one of the check, which goes on with what yours gave:"
+    reason += f"\n    {(theirs or lines)[-1]}"
     if isinstance(error, TypeError | AttributeError) and "NoneType" in text_of(error):
-        said += "\nSomething is None there: does your function end in a return?"
-    return said
+        reason += "\nSomething is None there: does your function end in a return?"
+    return reason
 
 
 def _calls(line: str, namespace: Mapping[str, Any]) -> bool:

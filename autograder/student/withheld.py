@@ -56,11 +56,11 @@ def _functions(value: Any) -> list[FunctionType]:
 
 def _refusal(name: str, function: FunctionType) -> CodeType:
     """Return code that raises, and fits where this function's was: of its kind and free names."""
-    said = f"{name}: got a call, but what it does is what this lab has you write. Write it out."
+    message = f"{name}: got a call, but what it does is what this lab has you write. Write it out."
     flags, space = function.__code__.co_flags, dict[str, Any]()
     is_async = flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR)
     yields = flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR)
-    body = f"    raise RuntimeError({said!r})\n" + "    yield" * bool(yields)
+    body = f"    raise RuntimeError({message!r})\n" + "    yield" * bool(yields)
     exec(f"{'async ' * bool(is_async)}def refuse(*args, **kwargs):\n{body}", space)
     code: CodeType = space["refuse"].__code__
     return code.replace(co_freevars=function.__code__.co_freevars, co_name=function.__name__)

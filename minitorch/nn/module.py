@@ -11,9 +11,9 @@ from typing import Any, TypeVar, cast
 
 from minitorch.arrays.library import DeviceLike, DTypeLike, as_dtype
 from minitorch.errors import ArgumentError, DTypeError
-from minitorch.nn.backward_hooks import call_with_hooks
+from minitorch.nn.hooks import call_with_hooks
 from minitorch.nn.parameter import Parameter
-from minitorch.nn.state_dicts import IncompatibleKeys, check_state, compare_keys
+from minitorch.nn.state_dicts import IncompatibleKeys, check_state, compare_keys, entry_of
 from minitorch.tensor.conversions import place_and_dtype
 from minitorch.tensor.hooks import Handle, add_hook
 from minitorch.tensor.modes import no_grad
@@ -67,19 +67,7 @@ class Module:
             raise _not_initialised(self) from None
         if not hooked:
             return self.forward(*args, **kwargs)
-        for hook in list(own["_forward_pre_hooks"].values()):
-            changed = hook(self, args)
-            if changed is not None:
-                args = changed if isinstance(changed, tuple) else (changed,)
-        backward_hooks = list(own["_backward_hooks"].values())
-        if backward_hooks:
-            output = call_with_hooks(self, backward_hooks, args, kwargs)
-        else:
-            output = self.forward(*args, **kwargs)
-        for hook in list(own["_forward_hooks"].values()):
-            changed = hook(self, args, output)
-            output = output if changed is None else changed
-        return output
+        return call_with_hooks(self, args, kwargs)
 
     def register_forward_pre_hook(self, hook: Callable[..., object]) -> Handle:
         """Call `hook(module, args)` before each forward; what it returns replaces the arguments."""
@@ -260,20 +248,11 @@ class Module:
 
     def get_parameter(self, target: str) -> Parameter:
         """Return the parameter with this dotted name."""
-        return self._get_tensor("_parameters", target)  # type: ignore[no-any-return]
+        return cast(Parameter, entry_of(self, "_parameters", target))
 
     def get_buffer(self, target: str) -> Tensor:
         """Return the buffer with this dotted name."""
-        return self._get_tensor("_buffers", target)  # type: ignore[no-any-return]
-
-    def _get_tensor(self, store: str, target: str) -> Any:
-        path, _, name = target.rpartition(".")
-        part = self.get_submodule(path)
-        if name not in part.__dict__[store]:
-            raise AttributeError(
-                f"{type(part).__name__}: there is no {name!r} among {store[1:]}: got {target!r}."
-            )
-        return part.__dict__[store][name]
+        return entry_of(self, "_buffers", target)
 
     # ── changes to all ──────────────────────────────────────────────────────────────────────────
 
@@ -396,15 +375,11 @@ class Module:
     def __repr__(self) -> str:
         extra = self.extra_repr()
         lines = extra.split("\n") if extra else []
-        children = [f"({k}): {_indent(repr(m))}" for k, m in self._modules.items()]
-        if not children and len(lines) < 2:
+        lines += [f"({name}): {part!r}" for name, part in self._modules.items()]
+        if not self._modules and len(lines) < 2:
             return f"{self._get_name()}({extra})"
-        inside = "\n  ".join(lines + children)
+        inside = "\n".join(lines).replace("\n", "\n  ")
         return f"{self._get_name()}(\n  {inside}\n)"
-
-
-def _indent(text: str) -> str:
-    return text.replace("\n", "\n  ")
 
 
 def _not_initialised(module: Module) -> AttributeError:

@@ -1,12 +1,15 @@
-"""What a module and a `state_dict` to be loaded do not have in common."""
+"""What a module has by dotted name, and what it and a `state_dict` do not have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from minitorch.errors import MinitorchError
 from minitorch.tensor.tensor import Tensor
+
+if TYPE_CHECKING:
+    from .module import Module
 
 
 class IncompatibleKeys(NamedTuple):
@@ -63,3 +66,19 @@ def _mismatches(own: Mapping[str, Tensor], state: Mapping[str, object]) -> list[
 
 def _quoted(keys: list[str]) -> str:
     return ", ".join(f'"{key}"' for key in keys)
+
+
+def entry_of(module: Module, store: str, target: str) -> Tensor:
+    """Return what has this dotted name in one of the stores of a module, such as `_buffers`.
+
+    Raises:
+        AttributeError: there is none.
+    """
+    path, _, name = target.rpartition(".")
+    part = module.get_submodule(path)
+    if name not in part.__dict__[store]:
+        raise AttributeError(
+            f"{type(part).__name__}: there is no {name!r} among {store[1:]}: got {target!r}."
+        )
+    entry: Tensor = part.__dict__[store][name]
+    return entry

@@ -166,8 +166,8 @@ def _require_seen(course: Course, walk: Walk, at: int, form: dict[str, str]) -> 
 def _refuse_stale(at: int, answer: ManualAnswer, seen: str, mark: Mapping[str, str]) -> None:
     """Refuse (409) another `mark` than the answer has, unless what it has was `seen`."""
     score, points, comment = answer.score, mark.get("points", ""), mark.get("comment", "")
-    said = (None if points == "" else number(points), comment)
-    if seen != mark_digest(at, answer) and said != (score, answer.comment):
+    wanted = (None if points == "" else number(points), comment)
+    if seen != mark_digest(at, answer) and wanted != (score, answer.comment):
         now = "no points" if score is None else f"{score:g} points"
         problem = f"submission {at} was marked meanwhile, and has {now}"
         raise Refused(409, f"marking: {problem}. Go back, and load the page again.")

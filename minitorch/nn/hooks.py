@@ -1,4 +1,4 @@
-"""Hooks that see a module's backward: the gradients of its outputs and of its arguments.
+"""Hooks around a module's forward, and in its backward, which see the gradients of both ends.
 
 Source: torch's `BackwardHook`, an identity on each side of the forward.
 """
@@ -43,7 +43,25 @@ def _pass(values: tuple[object, ...], see: Callable[[Grads], Grads]) -> tuple[An
     return tuple([passed.get(i, value) for i, value in enumerate(values)])
 
 
-def call_with_hooks(
+def call_with_hooks(module: Module, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    """Return `module.forward` of the arguments, with hooks before it, after it and in backward."""
+    own = module.__dict__
+    for hook in list(own["_forward_pre_hooks"].values()):
+        changed = hook(module, args)
+        if changed is not None:
+            args = changed if isinstance(changed, tuple) else (changed,)
+    hooks = list(own["_backward_hooks"].values())
+    if hooks:
+        output = _call_with_backward_hooks(module, hooks, args, kwargs)
+    else:
+        output = module.forward(*args, **kwargs)
+    for hook in list(own["_forward_hooks"].values()):
+        changed = hook(module, args, output)
+        output = output if changed is None else changed
+    return output
+
+
+def _call_with_backward_hooks(
     module: Module,
     hooks: Sequence[Callable[..., object]],
     args: tuple[object, ...],
