@@ -453,7 +453,7 @@ def words(lib: Any) -> list[Any]:
     del net[2]
     pd = lib.nn.ParameterDict({"a": lib.nn.Parameter(lib.ones(2))})
     linear = lib.nn.Linear(3, 1)
-    pad = importlib.import_module(f"{lib.__name__}.nn.utils.rnn").pad_sequence
+    pad = lib.nn.utils.rnn.pad_sequence
     call = importlib.import_module(f"{lib.__name__}.func").functional_call
     rows = [x[0], x[1, :2], x[0, :0]]
     target = lib.tensor([1.0, -1.0])

@@ -9,6 +9,7 @@ import numpy as np
 
 from minitorch.arrays.library import Array, Namespace, asarray, device_of, namespace
 from minitorch.errors import ArgumentError, GradientError, ShapeError
+from minitorch.nn.utils import rnn as rnn
 from minitorch.op import Op, Spec
 from minitorch.ops.shaping.joining import cat
 from minitorch.tensor.modes import no_grad
