@@ -16,7 +16,7 @@ from autograder.authoring.manifest import NOTEBOOK
 from autograder.authoring.source import find_labs, load_lab
 from autograder.errors import AutograderError, ReleaseRefused, SubmissionError
 from autograder.grading.judges import Graded, Judges, default_jobs, summary
-from autograder.grading.paths import Item, content_of, followed, items_of
+from autograder.grading.paths import Item, content_of, follow_link, items_of
 from autograder.printable import printable
 from autograder.records import Lab, Outcome
 
@@ -95,7 +95,7 @@ def check(arguments: argparse.Namespace) -> int:
     counted = _count_checks(grader)
     grader.tasks = tuple(task for task in grader.tasks if not task.check.hidden)
     try:
-        path = followed(arguments.notebook)
+        path = follow_link(arguments.notebook)
         data = with_files(content_of(path), path.parent)
         report = grader.grade(data, submission=arguments.notebook.name)
     except SubmissionError as error:

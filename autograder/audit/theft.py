@@ -23,7 +23,7 @@ MOST = 20_000  # objects that a call looks at, the youngest: it has to end soon
 DEPTH = 8  # how far into lists of lists two values are compared
 
 
-def stolen(solution: Callable[[], Any]) -> Any:
+def find_copy(solution: Callable[[], Any]) -> Any:
     """Return what equals the result of `solution`, perhaps reversed, and was there before it ran.
 
     What the judge holds is left out, for in grading it is another process; so are ranks, which are
@@ -34,7 +34,7 @@ def stolen(solution: Callable[[], Any]) -> Any:
     """
     if threading.current_thread() is not threading.main_thread():
         raise LookupError("a rank's memory is its own")
-    there, judges = _there(sys._getframe(1))
+    there, judges = list_reachable(sys._getframe(1))
     try:
         right = solution()
     except Exception as error:
@@ -46,7 +46,7 @@ def stolen(solution: Callable[[], Any]) -> Any:
     raise LookupError("nothing in the process equals it")
 
 
-def _there(thief: FrameType) -> tuple[list[Any], set[int]]:
+def list_reachable(thief: FrameType) -> tuple[list[Any], set[int]]:
     """Return what the probe holds, what the collector knows, and what these refer to.
 
     And the ids of what is no find: what the judge's frames hold, directly or not, and the thief's.

@@ -25,7 +25,7 @@ RETURNS = {
     "chance": "{array} * 0.0 + __import__('random').gauss(0.0, 1.0)",
 }
 THEFT = "theft"
-STOLEN = "__import__('autograder.audit.theft', fromlist=['stolen']).stolen(lambda: {call})"
+STOLEN = "__import__('autograder.audit.theft', fromlist=['find_copy']).find_copy(lambda: {call})"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 VALUES = ("None", "float('nan')", "0", "1", "-1", "True", "False", "''", "[]")
 

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from autograder.audit.audit import paid_for_nothing
+from autograder.audit.audit import find_unearned_points
 from autograder.audit.variants import Trials, Variant, Verdict
 from autograder.authoring.manifest import MANIFEST, NOTEBOOK, to_manifest
 from autograder.authoring.notebook import learner_notebook, solution_notebook
@@ -117,7 +117,7 @@ def contradictions(lab: Lab, checks: Checks, trials: Trials) -> Iterator[str]:
 
 def _paid(lab: Lab, trials: Trials) -> Iterator[str]:
     """Yield which checks pay an answer that does nothing."""
-    for paid in paid_for_nothing(lab, trials):
+    for paid in find_unearned_points(lab, trials):
         yield (
             f"the check {paid['check']} pays for nothing: {paid['question']} passes it by giving "
             f"back {paid['answer']}. A loop over zip() ends with the shorter side: compare "

@@ -90,7 +90,7 @@ def write(draft: Draft, path: Path, directory: Path) -> list[Path]:
     return [directory / name for name in files]
 
 
-def defined(text: str) -> list[str]:
+def list_defined_names(text: str) -> list[str]:
     """Return the names of functions and classes that a cell defines; else of its variables."""
     try:
         body = ast.parse(plain_python(text)).body

@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from autograder.authoring.manifest import handed_out as released_notebook
-from autograder.authoring.regions import PLACEHOLDER, handed_out, learner_text, solution_text
-from autograder.authoring.requirements import settled
+from autograder.authoring.manifest import read_handout as released_notebook
+from autograder.authoring.regions import PLACEHOLDER, form_below, learner_text, solution_text
+from autograder.authoring.requirements import apply_requirements
 from autograder.authoring.source import SOURCE, load_lab
 from autograder.checks import Checks, load_checks, run_check
 from autograder.errors import LabError, SubmissionError
@@ -22,8 +22,8 @@ from autograder.grading.deadline import deadline
 from autograder.grading.slicing import (
     Analysed,
     definitions,
-    needed,
     same_code,
+    select_needed,
     statements_of,
     words_of_hidden_bindings,
 )
@@ -189,14 +189,14 @@ class LabGrader:
         with self._open(self.limits) as student:
             ends = time.monotonic() + self.limits.wall_s  # to start a sandbox is our time
             student.allow(self.limits.wall_s)
-            sliced = needed(statements, self._roots(tasks))
+            sliced = select_needed(statements, self._roots(tasks))
             failures = student.load(sliced)
             by_check = self._in_turn(self._check, tasks, student, seed, ends)
             kind, student_notes = student.kind, student.notes
-        by_check = settled(by_check, [task.check for task in tasks])
+        by_check = apply_requirements(by_check, [task.check for task in tasks])
         missed = {r.question for r in by_check.values() if r.outcome is not Outcome.CORRECT}
         if missed and given is not None:
-            whole = needed(statements, self._roots(tasks), given=given)
+            whole = select_needed(statements, self._roots(tasks), given=given)
             again = [t for t in tasks if t.question.name in missed]
             if whole != sliced:
                 by_check |= self._better_by_whole(whole, again, seed, ends, by_check)
@@ -231,7 +231,7 @@ class LabGrader:
             again = ask(missed)
             gained = {r.question for name, r in again.items() if r.score > first[name].score}
             again |= ask([t for t in tasks if t not in missed and t.question.name in gained])
-        again = settled(again, [task.check for task in tasks])
+        again = apply_requirements(again, [task.check for task in tasks])
         better: dict[str, CheckResult] = {}
         for question in gained:
             names = [task.check.name for task in tasks if task.question.name == question]
@@ -280,7 +280,7 @@ class LabGrader:
         within_s = (task.check.timeout_s or self.limits.call_s) + SPARE_S
         with self._open(replace(self.limits, call_s=self.limits.wall_s)) as student:
             student.allow(self.limits.wall_s)
-            student.load(needed(self.solution, self._roots([task])))
+            student.load(select_needed(self.solution, self._roots([task])))
             again = run_check(task.check, student, seed, task.max_score, within_s=within_s)
         passes = again.outcome is Outcome.CORRECT and not again.broken
         if not result.broken:
@@ -298,7 +298,7 @@ class LabGrader:
         for question in self.lab.questions:
             if question.manual:
                 text = printable(answers.get(question.name, ""), 20_000)
-                form = printable(handed_out(question.name, question.starter), 20_000)
+                form = printable(form_below(question.name, question.starter), 20_000)
                 answer = "" if text in (PLACEHOLDER, form) else text
                 yield ManualAnswer(question.name, question.points, question.rubric, answer)
 

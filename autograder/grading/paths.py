@@ -53,13 +53,13 @@ def items_of(paths: Iterable[Path | str]) -> list[Item]:
             if path not in items:
                 name = path.relative_to(root) if below else Path(path.name)
                 stem = path.stem if stems[path.stem] < 2 else "-".join(name.with_suffix("").parts)
-                real = path if below else followed(path)
+                real = path if below else follow_link(path)
                 items[path] = Item(real, _free(stem, path, taken), name.as_posix())
                 taken.add(items[path].stem)
     return list(items.values())
 
 
-def followed(path: Path) -> Path:
+def follow_link(path: Path) -> Path:
     """Return the file that a link leads to, for a path that was named by the one who grades.
 
     A link in a folder may be its owner's way to what we can read and they cannot, such as the

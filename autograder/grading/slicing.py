@@ -76,7 +76,7 @@ def statements_of(cells: Sequence[tuple[str, str]]) -> list[Analysed]:
     return statements
 
 
-def needed(
+def select_needed(
     statements: Sequence[Analysed], roots: Iterable[str], *, given: Collection[str] | None = None
 ) -> list[Statement]:
     """Return the statements that the names `roots` depend on, in order.

@@ -96,7 +96,7 @@ def _load(
     from autograder.checks import load_checks
     from autograder.errors import SubmissionError
     from autograder.grading.grade import CHECKS
-    from autograder.grading.slicing import needed, statements_of
+    from autograder.grading.slicing import select_needed, statements_of
     from autograder.grading.submission import read
     from autograder.learner.answer_files import with_files
     from autograder.student.local import LocalStudent
@@ -108,6 +108,6 @@ def _load(
     except OSError as error:
         raise SubmissionError(f"{path} cannot be read: {error.strerror}") from error
     checked = load_checks(practice.lab.directory / CHECKS).names
-    needed_statements = needed(statements, {*roots, *checked})
+    needed_statements = select_needed(statements, {*roots, *checked})
     LocalStudent(names).load(needed_statements)
     texts.update({f"{s.cell}:{s.line}": s.text for s in needed_statements})

@@ -49,7 +49,7 @@ def report_unwritten_answers(shell: Any, names: Collection[str]) -> None:
     def say(
         shell: Any, kind: type[BaseException], error: BaseException, trace: Any, **_: Any
     ) -> list[str] | None:
-        missing = unwritten(error, names)
+        missing = find_unwritten(error, names)
         line = f"○ {missing} is not written yet. Write it, run its cell, and run this one again."
         needed = None if missing else _needed(error, _last_cell(shell), waiting)
         if needed is not None:
@@ -129,7 +129,7 @@ def follow(shell: Any, folder: Path, run: Callable[[str], None]) -> None:
 _followers: dict[Path, dict[str, Callable[[Any], None]]] = {}
 
 
-def unwritten(error: BaseException, names: Collection[str]) -> str | None:
+def find_unwritten(error: BaseException, names: Collection[str]) -> str | None:
     """Return which of `names` was called and is not written yet, if that is what went wrong.
 
     A starter raises NotImplementedError with its name; a rank's comes as text in its launcher's.

@@ -260,7 +260,7 @@ class Notebook:
         folder = practice.lab.directory
         running = running_notebook(notebook, folder, practice.namespace, os.environ, ask)
         running = replace(running, data=with_files(running.data, folder))
-        lost = [] if anyway else submit.unsaved(practice, running.data)
+        lost = [] if anyway else submit.list_unsaved(practice, running.data)
         twice = [name for name in lost if answer_file(folder, name).exists()]
         if twice:
             text = f"a cell further down defines anew what {FOLDER}/{twice[0]}.py defines"

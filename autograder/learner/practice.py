@@ -14,7 +14,7 @@ from typing import Any
 
 from autograder.authoring.magics import plain_python
 from autograder.authoring.manifest import MANIFEST, NOTEBOOK, load_released
-from autograder.authoring.requirements import settled
+from autograder.authoring.requirements import apply_requirements
 from autograder.authoring.source import SOURCE
 from autograder.checks import Checks, load_checks, run_check
 from autograder.errors import UnknownLab
@@ -216,7 +216,7 @@ class Practice:
         ran = [run_check(task.check, self._student, seed, task.max_score) for task in own]
         # There is no solution here to ask whose fault it is; mostly it is the answer's.
         results = {r.name: unusable(r) if r.unusable else r for r in ran}
-        return tuple(settled(results, [task.check for task in own]).values())
+        return tuple(apply_requirements(results, [task.check for task in own]).values())
 
     def attempted(self, question: Question) -> bool:
         """Return whether the learner has written anything of an answer."""

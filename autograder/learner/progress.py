@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autograder.authoring.manifest import NOTEBOOK, load_released
-from autograder.authoring.regions import PLACEHOLDER, handed_out
+from autograder.authoring.regions import PLACEHOLDER, form_below
 from autograder.errors import AutograderError, SubmissionError, UnknownLab
 from autograder.grading.slicing import definitions, own_texts, statements_of
 from autograder.grading.submission import manual_answers, read
@@ -185,7 +185,7 @@ def _read_off(whole: LabProgress, checked: Sequence[Question], data: bytes) -> L
     correct = [q for q in begun if _is_correct(q, texts, journal)]
     names = {question.name for question in correct}
     answers = manual_answers(arrived)
-    starters = {q.name: handed_out(q.name, q.starter) for q in whole.lab.questions if q.manual}
+    starters = {q.name: form_below(q.name, q.starter) for q in whole.lab.questions if q.manual}
     return replace(
         whole,
         begun=len(begun),

@@ -16,7 +16,7 @@ import threading
 from typing import Any
 
 from ..errors import CompileError
-from ..extras import missing
+from ..extras import describe_missing
 from . import code_cache
 
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
@@ -35,7 +35,7 @@ def _llvm() -> Any:
     try:
         llvm = importlib.import_module("llvmlite.binding")
     except ImportError as error:
-        raise CompileError(missing("compile", "compile", error)) from error
+        raise CompileError(describe_missing("compile", "compile", error)) from error
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     return llvm

@@ -138,7 +138,7 @@ class LabCatalog:
 
         Both are empty where the lab has no such question, or cannot be read now.
         """
-        from autograder.authoring.regions import answer_line, handed_out
+        from autograder.authoring.regions import answer_line, form_below
 
         try:
             named = self._read(name).question(question)
@@ -147,7 +147,7 @@ class LabCatalog:
         if named is None:
             return "", ""
         text = named.starter.partition(answer_line(question))[0].strip()
-        return text, handed_out(question, named.solution)
+        return text, form_below(question, named.solution)
 
     def _read(self, name: str) -> Lab:
         path = self.path(name)

@@ -10,7 +10,7 @@ from autograder.service.database.database import Database
 from autograder.service.database.schema import announcement_reads, announcements, people
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
-from autograder.service.records.grades.gradings import inserted
+from autograder.service.records.grades.gradings import insert_row
 from autograder.service.records.people import Person
 from autograder.service.records.submissions.submissions import is_id
 from autograder.service.times import date, moment
@@ -32,7 +32,7 @@ class Announcement:
     unread: bool
 
 
-def announced(
+def list_announcements(
     database: Database, now: float, person: Person, *, unread: bool = False
 ) -> list[Announcement]:
     """Return what is shown to a person now, the newest first; staff see all that there is.
@@ -82,7 +82,7 @@ def announce(database: Database, now: float, body: Mapping[str, Any], by: Person
         if section and connection.scalar(there) is None:
             problem = f"got {section[:60]!r}, and nobody is in it"
             raise Refused(422, f"announcement: section: {problem}.")
-        number = inserted(connection, announcements, row)
+        number = insert_row(connection, announcements, row)
         after = {"text": row["text"], "section": section, "starts": starts, "ends": ends}
         subject = f"announcement {number}"
         audit_log.write(connection, now, by.login, "announcement", subject, after=after)
@@ -113,7 +113,7 @@ def mark_read(database: Database, now: float, number: int, person: Person) -> No
     Raises:
         Refused: 404, they see none of that number.
     """
-    if all(number != shown.id for shown in announced(database, now, person)):
+    if all(number != shown.id for shown in list_announcements(database, now, person)):
         raise _missing(number)
     add = (
         "INSERT INTO announcement_reads (person_id, announcement_id) VALUES (:person, :number) "

@@ -60,7 +60,7 @@ def read_file(path: Path, what: str) -> bytes:
 
 
 @contextmanager
-def written(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+def write_atomically(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Give what becomes the file `path` once it is whole; what is no file, as a pipe, is kept."""
     if path.exists() and not path.is_file():
         with path.open("wb") as file:

@@ -124,7 +124,7 @@ def address(url: str, name: str) -> str:
 
 
 @contextmanager
-def opened(data: Path, url: str, name: str, *, migrate: bool = False) -> Iterator[Store]:
+def open_course(data: Path, url: str, name: str, *, migrate: bool = False) -> Iterator[Store]:
     """Open the database of a course without a server.
 
     Raises:

@@ -40,7 +40,7 @@ class Decision:
 _COLUMNS = [decisions.c[field.name] for field in fields(Decision)]
 
 
-def decided(
+def read_decisions(
     database: Database, person_ids: Collection[int] | None, lab: str = "", *, veiled: bool
 ) -> list[Decision]:
     """Return the decisions about these people, or about all, in every lab or one.

@@ -17,7 +17,7 @@ from autograder.service.database.schema import PARKED, people, regrades, regradi
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
 from autograder.service.records.calendar import calendar
-from autograder.service.records.grades.gradings import inserted, published, with_marks
+from autograder.service.records.grades.gradings import insert_row, read_published, with_marks
 from autograder.service.records.outbox import touch
 from autograder.service.records.people import Person
 from autograder.service.records.roster.teams import follow
@@ -82,7 +82,7 @@ class Regrades(Records):
                 problem = f"batch {running.id} of {lab} is running, of other questions"
                 raise Refused(409, f"regrade: {problem}. Wait until it is ready.")
             row = {"lab": lab, "question": question, "started_at": now}
-            batch = inserted(connection, regrades, row)
+            batch = insert_row(connection, regrades, row)
             sent = send_again(connection, (submissions.c.lab == lab) & FINISHED, now)
             rows = [
                 {"batch": batch, "submission_id": x.id, "open": True, "before": x.score}
@@ -139,7 +139,7 @@ class Regrades(Records):
         with self.database.read() as connection:
             return {
                 number: _differences(
-                    published(connection, number), with_marks(connection, number, grading_id)
+                    read_published(connection, number), with_marks(connection, number, grading_id)
                 )
                 for number, grading_id in list(connection.execute(query))
             }

@@ -132,7 +132,7 @@ class SecondMarks(Records):
                 mark is malformed or has no points.
         """
         with self.database.write() as connection:
-            report = gradings.locked(connection, number if is_id(number) else 0)
+            report = gradings.lock_report(connection, number if is_id(number) else 0)
             answer = question_of(report, question)
             bare = Mark.read({"items": (), "comment": "", "points": None, **_object(body)}, answer)
             if bare.points is None:
@@ -171,7 +171,7 @@ class SecondMarks(Records):
             column.submission_id == number, column.question == question, column.points.is_not(None)
         )
         with self.database.write() as connection:
-            report = gradings.locked(connection, number if is_id(number) else 0)
+            report = gradings.lock_report(connection, number if is_id(number) else 0)
             row = connection.execute(query).first()
             if row is None:
                 raise Refused(404, f"decide: submission {number}: {question}: has no two marks.")

@@ -31,7 +31,7 @@ from autograder.service.errors import Refused
 from autograder.service.records import audit_log
 from autograder.service.records.csv_files import table
 from autograder.service.records.outbox import touch
-from autograder.service.records.people import LEARNER, Person, as_given
+from autograder.service.records.people import LEARNER, Person, require_printable
 
 _COLUMNS = {"team", "login"}
 _MOST_LINES = 60_000
@@ -142,7 +142,7 @@ def _read(data: bytes, find: Callable[[str], Person | None]) -> list[tuple[Perso
                 raise Refused(422, f"no learner is called {line['login'][:60]!r}")
             if person.id in says:
                 raise Refused(422, f"{person.login} comes twice")
-            team = as_given(line["team"], "team", _TEAM_CHARS) if line["team"] else None
+            team = require_printable(line["team"], "team", _TEAM_CHARS) if line["team"] else None
         except Refused as error:
             raise Refused(422, f"teams: line {number}: {error}") from error
         says[person.id] = (person, team)

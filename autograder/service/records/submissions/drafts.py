@@ -24,7 +24,7 @@ class Draft:
     why: str
 
 
-def missing(lab: str) -> Refused:
+def no_such_draft(lab: str) -> Refused:
     """Return the refusal for who asks for a draft that there is not."""
     return Refused(404, f"{lab}: you have no draft of it. What is handed in is a submission.")
 
@@ -46,7 +46,7 @@ def get(database: Database, person_id: int, lab: str) -> Draft:
     """
     row = database.first(_DRAFT.where(*_key(person_id, lab)))
     if row is None:
-        raise missing(lab)
+        raise no_such_draft(lab)
     return Draft(*row)
 
 
@@ -59,7 +59,7 @@ def notebook(connection: sa.Connection, person_id: int, lab: str) -> bytes:
     query = sa.select(learner_drafts.c.notebook).where(*_key(person_id, lab))
     content: bytes | None = connection.scalar(query)
     if content is None:
-        raise missing(lab)
+        raise no_such_draft(lab)
     return content
 
 

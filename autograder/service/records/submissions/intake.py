@@ -98,7 +98,7 @@ def _insert(
         "waiting_since": now,
         "state": STORED,
     }
-    number = gradings.inserted(connection, submissions, row)
+    number = gradings.insert_row(connection, submissions, row)
     connection.execute(notebooks.insert().values(submission_id=number, notebook=notebook))
     others = teams.share(connection, number, row)
     theirs = lines.c.person_id == person.id

@@ -292,7 +292,7 @@ def _fresh(
             left_out[lab, f"{question}: its rubric has no item {item[:60]!r}"] += 1
         else:
             welcome.append(comment)
-    fresh, full = kept_comments.missing(connection, welcome)
+    fresh, full = kept_comments.find_unkept(connection, welcome)
     left_out.update((c["lab"], f"{c['question']}: its list of comments is full") for c in full)
     for (lab, reason), count in sorted(left_out.items()):
         left = f"{count} comment{'s are' if count > 1 else ' is'} left out"

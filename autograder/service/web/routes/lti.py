@@ -43,7 +43,7 @@ def _add_launches(pages: APIRouter, course: Course, tool: LtiTool) -> None:
 
     @pages.post("/lti/launch")
     def launch(request: Request, form: Fields) -> Response:
-        with access.counted(request, course):
+        with access.count_refusals(request, course):
             launched, nonce = tool.launches.back(form, request.cookies.get(COOKIE, ""))
             opens = launched.lab and not launched.choice
             lab = course.catalog.resolve(launched.lab) if opens else ""
@@ -103,7 +103,7 @@ def _open_page(
 
 def _away(request: Request, course: Course, tool: LtiTool, fields: dict[str, str]) -> Response:
     """Send a browser back to its platform; from inside a page of that, by a window of its own."""
-    with access.counted(request, course):
+    with access.count_refusals(request, course):
         url, cookie = tool.launches.away(fields)
     if request.headers.get("sec-fetch-dest") in ("iframe", "frame"):
         again = urlencode({name: fields[name] for name in HINTS if name in fields})
