@@ -107,7 +107,7 @@ def keep(tuned: Tuned) -> Kept:
     """
     import json
 
-    entry = measured(tuned.best)
+    entry = measure_in_turns(tuned.best)
     _table.directory.mkdir(parents=True, exist_ok=True)
     line = {"task": tuned.best.task.key, **entry._asdict()}
     with _table.path.open("a") as file:
@@ -116,7 +116,7 @@ def keep(tuned: Tuned) -> Kept:
     return entry
 
 
-def measured(schedule: Schedule) -> Kept:
+def measure_in_turns(schedule: Schedule) -> Kept:
     """Return medians of a schedule's kernel and of NumPy's way, which take turns."""
     import statistics
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from minitorch.graph.core.node import Constant, Node, UnknownShape
-from minitorch.graph.core.order import orders_kept, schedule
+from minitorch.graph.core.order import keep_orders, schedule
 from minitorch.graph.costs.prediction import predicted_s
 from minitorch.graph.passes.optimize import PASSES, run_pass
 from minitorch.op import Value
@@ -48,7 +48,7 @@ class Stage:
 def stages(fetches: object, passes: Sequence[str] | None = None) -> list[Stage]:
     """Return the graph as built and after each pass, as `optimize` runs them."""
     leaves = nodes_in("compare_passes", fetches)
-    with orders_kept():
+    with keep_orders():
         stages = [Stage("as built", tuple(schedule(leaves, ())), predicted_s(leaves, set()))]
         for name in PASSES if passes is None else passes:
             leaves = run_pass(name, leaves, set())

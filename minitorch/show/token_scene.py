@@ -13,7 +13,7 @@ import numpy as np
 
 from minitorch.arrays.library import Array
 from minitorch.errors import ArgumentError
-from minitorch.graph.core.fetches import node_called
+from minitorch.graph.core.fetches import find_node
 from minitorch.graph.core.node import Constant, Node
 from minitorch.graph.core.session import Session
 from minitorch.graph.executors.tokens.loop_nodes import Enter
@@ -63,9 +63,7 @@ def follow_tokens(
     bring_variables(own, session)
     events.clear()
     results = own.run(leaves, feed_dict)
-    keys = [
-        k if isinstance(k, Node) else node_called(k, own.graph, "feed") for k in feed_dict or {}
-    ]
+    keys = [k if isinstance(k, Node) else find_node(k, own.graph, "feed") for k in feed_dict or {}]
     shown = Shown(leaves, keys)
     if len(shown.nodes) > MOST:
         raise ArgumentError(

@@ -90,7 +90,7 @@ def host_arrays(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> list[A
     return arrays
 
 
-def computed_of(op: Op, arrays: list[Array]) -> Array:
+def run_op(op: Op, arrays: list[Array]) -> Array:
     """Return `op` of prepared arrays, of whatever library; bfloat16 as the operator takes it."""
     xp, compute = namespace(arrays[0]), op.compute
     if any(type(array) is Halves for array in arrays):

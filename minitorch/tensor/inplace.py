@@ -26,7 +26,7 @@ from ..ops.shaping.assigning import assigned, replaced
 from ..ops.shaping.indexing import put, split_index
 from .eager import quiet
 from .modes import no_grad, recording
-from .rebase import base_of, hides_base, past_of, rebase, viewed
+from .rebase import apply_views, base_of, hides_base, past_of, rebase
 from .versions import clock
 
 
@@ -90,7 +90,7 @@ class InPlace(Methods):
                 "the view outside of it, or update a clone()."
             )
         predecessor = past_of(base)
-        before = viewed(predecessor, path)
+        before = apply_views(predecessor, path)
         if name not in _BLIND:  # the update's gradient reads the numbers: keep them
             before = clone(before)
         result = function(before, *(before if o is self else o for o in others), **options)

@@ -12,7 +12,7 @@ from typing import Any
 from minitorch.graph.control import cond as graph_cond
 from minitorch.graph.control import loop as graph_loop
 from minitorch.graph.core.node import Node
-from minitorch.pytree import mapped
+from minitorch.pytree import map_leaves
 from minitorch.tensor.tensor import Tensor
 from minitorch.tracing.switch import current, is_tracing
 from minitorch.tracing.symbol import Symbol
@@ -72,7 +72,7 @@ def while_loop(
 def has_tensors(values: Sequence[object]) -> bool:
     """Tell whether there is a tensor among these values or in a structure of them."""
     leaves: list[object] = []
-    mapped(leaves.append, values)
+    map_leaves(leaves.append, values)
     return any(isinstance(leaf, Tensor) for leaf in leaves)
 
 
@@ -88,7 +88,9 @@ def building(function: Callable[..., object]) -> Callable[..., Any]:
 def lower(value: object) -> Any:
     """Return nodes for the tensors in a value or a structure of them."""
     tracer = current()
-    return mapped(lambda leaf: tracer.node_of(leaf) if isinstance(leaf, Tensor) else leaf, value)
+    return map_leaves(
+        lambda leaf: tracer.node_of(leaf) if isinstance(leaf, Tensor) else leaf, value
+    )
 
 
 def lift(value: object) -> Any:
@@ -102,4 +104,4 @@ def lift(value: object) -> Any:
         symbol.op = leaf.op  # no leaf
         return symbol
 
-    return mapped(lifted, value)
+    return map_leaves(lifted, value)

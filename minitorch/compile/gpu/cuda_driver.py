@@ -101,7 +101,7 @@ def _start(
     driver: Driver, function: object, device: int, shape: Shape, numbers: Sequence[int]
 ) -> None:
     """Start a kernel on torch's current stream."""
-    values, arguments = packed(numbers)
+    values, arguments = pack_arguments(numbers)
     torch, stream = importlib.import_module("torch"), 0
     if driver.kind != "cpu":
         stream = int(torch.get_device_module(driver.kind).current_stream(device).cuda_stream)
@@ -109,7 +109,7 @@ def _start(
     del values  # the launch has copied them
 
 
-def packed(numbers: Sequence[int]) -> tuple[Any, Any]:
+def pack_arguments(numbers: Sequence[int]) -> tuple[Any, Any]:
     """Return the arguments of a kernel, which must be kept, and the array of pointers to them."""
     values = [ctypes.c_uint64(number) for number in numbers]
     pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values])

@@ -136,6 +136,6 @@ def next_row(rows: Node, array: Node) -> Node:
     return build(Top(array.shape[1:], array.dtype), (rows,))
 
 
-def stacked(stack: Node, like: Node, count: int | None = None) -> Node:
+def stack_arrays(stack: Node, like: Node, count: int | None = None) -> Node:
     """Return a list of arrays like `like`, the last on top, as one array."""
     return build(StackRows(False, like, count), (stack,))

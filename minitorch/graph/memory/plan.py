@@ -40,7 +40,7 @@ from ..passes.fused import Fused, FusedReduction
 from .aliasing import running_order
 from .offsets import ALIGNMENT as ALIGNMENT
 from .offsets import Buffer as Buffer
-from .offsets import placed
+from .offsets import assign_offsets
 
 VIEWS = (ExpandTo, Identity, InsertAxes, Permute, RemoveAxes, Reshape, StopGradient, Switch)
 
@@ -125,7 +125,9 @@ def memory_plan(
     lives = planner.lives()
     total = sum(planner.total_bytes(node) for node in order if node in planner.made)
     grain = ALIGNMENT if loops else max((node.dtype.itemsize for node in lives), default=1)
-    buffers = placed([Buffer(node, planner.n_bytes(node), *lives[node]) for node in lives], grain)
+    buffers = assign_offsets(
+        [Buffer(node, planner.n_bytes(node), *lives[node]) for node in lives], grain
+    )
     peak = max((b.offset + b.n_bytes for b in buffers), default=0)
     return MemoryPlan(
         total, peak, tuple(buffers), tuple(in_place), tuple(order), dict(planner.home), loops

@@ -16,7 +16,7 @@ from ..control.cond import Merge, MergeIndex, Switch
 from ..control.liveness import deadness_of, is_spared, may_kill, maybe_dead, merges, required_inputs
 from ..core.gradients import Identity
 from ..core.node import Constant, Node
-from ..core.order import before_each, ordered_among, schedule
+from ..core.order import before_each, schedule, select_ordered
 from .rewrite import may_change, over, rebuilt, renewed, rewrite
 
 
@@ -48,7 +48,7 @@ def _pivots(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
 def _idle(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
     """Return the nodes that have no effect, nor has anything that runs before them."""
     idle: set[Node] = set()
-    ordered = ordered_among(order)
+    ordered = select_ordered(order)
     for node, before in zip(order, before_each(order, fed), strict=True):
         if node in fed or (node not in ordered and idle.issuperset(before)):
             idle.add(node)
@@ -124,7 +124,7 @@ def _waits(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     order = schedule(fetches, fed)
     if not any(node.control_inputs for node in order):
         return list(fetches)
-    risky, ordered = maybe_dead(order, fed), ordered_among(order)
+    risky, ordered = maybe_dead(order, fed), select_ordered(order)
     above: dict[Node, tuple[Node, ...]] = {}
     for node in order:
         above[node] = (node,)

@@ -17,7 +17,7 @@ from ...ops.shaping.broadcasting import ExpandTo
 from ..control.loop_stacks import Slot
 from ..control.while_op import While
 from ..core.node import Constant, Node, UnknownShape
-from ..core.order import needed, schedule
+from ..core.order import list_needed, schedule
 from .loops import Remade, capturing, each_loop, kept_places, with_loops
 from .rewrite import rewrite
 
@@ -76,6 +76,6 @@ def _capturing(
     """Return the loop with those of `constants` captured that are inside; None if none is."""
     loop: While = node.op
     ends = [loop.test, *loop.body, *kept_places(loop, asked)[1]]
-    there = set(needed(ends, loop.placeholders))
+    there = set(list_needed(ends, loop.placeholders))
     inside = [constant for constant in constants if constant in there]
     return capturing(node, inputs, inside, inside, asked) if inside else None

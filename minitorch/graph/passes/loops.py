@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from ..control.loop_stacks import History, Output, Slot, placeholder_like
 from ..control.while_op import While, loops_used
-from ..core.copying import copied
+from ..core.copying import copy_nodes
 from ..core.graph import like, outside
 from ..core.node import Node
-from ..core.order import needed, schedule
+from ..core.order import list_needed, schedule
 from .rewrite import may_change, over, renewed
 
 Pass = Callable[[Sequence[Node], Collection[Node]], list[Node]]
@@ -89,7 +89,7 @@ def capturing(
         entrances = [placeholder_like(n, "captured") for n in inner]
     new: dict[Node, Node] = {p: p for p in loop.given}
     new.update(zip(inner, entrances, strict=True))
-    test, *after = copied([loop.test, *loop.body, *saved], new)
+    test, *after = copy_nodes([loop.test, *loop.body, *saved], new)
     body, saved_ends = after[: len(loop.body)], after[len(loop.body) :]
     every = [*loop.entrances, *entrances]
     wider = While(test, body, loop.variables, every, saved_ends, loop.parallel_iterations)
@@ -98,7 +98,7 @@ def capturing(
 
 def with_loops(fetches: Sequence[Node], fed: Collection[Node], remake: Remake) -> list[Node]:
     """Return the fetches with other loops in the place of those that `remake` makes anew."""
-    if not any(isinstance(node.op, While) for node in needed(fetches, fed)):
+    if not any(isinstance(node.op, While) for node in list_needed(fetches, fed)):
         return list(fetches)
     order = schedule(fetches, fed)
     asked = _asked(order, fed, fetches)

@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import GraphError
 from ..control.while_op import While
 from ..core.node import Node
-from ..core.order import needed, orders_kept
+from ..core.order import keep_orders, list_needed
 from ..core.structures import flatten
 from ..core.verify import Checked, same_types, verify
 from .algebra import algebra
@@ -66,12 +66,12 @@ def optimize(
     Raises:
         GraphError: no such pass; or a pass broke a type, which is a mistake in the pass.
     """
-    chosen = named(passes)
+    chosen = select_passes(passes)
     leaves: list[Node] = []
     rebuild = flatten(fetches, leaves)
     checked = Checked()
-    with orders_kept():
-        fetched, there = list(leaves), set(needed(leaves, set(fed)))
+    with keep_orders():
+        fetched, there = list(leaves), set(list_needed(leaves, set(fed)))
         loops = any(isinstance(node.op, While) for node in there)  # no pass makes the first one
         checked.become(there)  # what is built has the type that its operator infers
         if passes is None:
@@ -84,7 +84,7 @@ def optimize(
     return rebuild(iter(leaves))
 
 
-def named(passes: Sequence[str] | None) -> list[str]:
+def select_passes(passes: Sequence[str] | None) -> list[str]:
     """Return the names of the passes that are asked for, each of which there is.
 
     Raises:
@@ -143,10 +143,10 @@ def run_pass(
         return leaves
     if loops and rewriting not in (loop_invariants, rematerialize):  # these look by themselves
         rewriting = inside(rewriting)
-    return verified(rewriting(leaves, fed), leaves, fed, name, checked)
+    return verify_pass(rewriting(leaves, fed), leaves, fed, name, checked)
 
 
-def verified(
+def verify_pass(
     after: list[Node],
     before: Sequence[Node],
     fed: Collection[Node],
@@ -178,4 +178,4 @@ def count_nodes(fetches: object) -> int:
     """
     leaves: list[Node] = []
     flatten(fetches, leaves)
-    return len(needed(leaves, ()))
+    return len(list_needed(leaves, ()))

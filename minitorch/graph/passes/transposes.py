@@ -17,7 +17,7 @@ from ...ops.products.linalg import MatMul
 from ...ops.reducing.reduction import Extreme, Mean, Reduction, Sum
 from ...ops.shaping.movement import Permute
 from ..core.node import Node, UnknownShape
-from ..core.order import needed, schedule
+from ..core.order import list_needed, schedule
 from .rewrite import rebuilt, rewrite, simple, users_of
 
 ROUNDS = 10  # each sinks every transpose by one operator at least
@@ -39,7 +39,7 @@ def transposes(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node
 
 
 def _count(fetches: Sequence[Node], fed: Collection[Node]) -> int:
-    return sum(isinstance(node.op, Permute) for node in needed(fetches, fed))
+    return sum(isinstance(node.op, Permute) for node in list_needed(fetches, fed))
 
 
 def _sunk(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
