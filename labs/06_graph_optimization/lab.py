@@ -67,7 +67,7 @@ print(device_note("found" if DEVICE == "cuda" else "", "5 and 6 time and count t
 # %% [markdown]
 # ## 1. Work that need not be done
 #
-# Our programs are lists of **steps**. Step `i` computes value `i` from values with smaller numbers; some of the values are the program's **outputs**. Compilers call this *straight-line code in static single assignment form*.  All values are matrices of float32.
+# Our programs are lists of **steps**. Step `i` computes value `i` from values with smaller numbers; some of the values are the program's **outputs**. Compilers call this *straight-line code in static single assignment form*. All values are matrices of float32.
 #
 # - `program.steps[i]` has `op`, `inputs` (numbers of earlier steps), `attr` (what else the operator needs) and `shape`. `program.outputs` is a list of numbers.
 # - `program.emit(op, *inputs, attr=...)` adds a step and returns its number. `program.keep(step, inputs)` adds a copy of a step over other inputs.
@@ -78,8 +78,6 @@ print(device_note("found" if DEVICE == "cuda" else "", "5 and 6 time and count t
 
 
 # %%
-
-
 print("elementwise:", *ELEMENTWISE)
 
 # %% [markdown]
@@ -339,7 +337,6 @@ figures.plot_orders(by_work, by_clock, [(512, 512, 512, 1), *chains])
 #
 # $$xA,\; xB \;\to\; y = x\,[A\;B],\quad y_{:,\,:m},\; y_{:,\,m:}$$
 #
-#
 # **Idea.** Whether a rewrite is *faster* depends on the shapes and the machine. Merging saves a call and makes the product larger, but it copies the weights.
 #
 # **Predict.** Let $x$ have 64 rows, and let $A$ and $B$ be 512 by 64. What is the ratio of the times, before over after, (a) when the weights are inputs, so that the concat runs each time, (b) when they are constants, so that your `fold` runs it once?
@@ -594,7 +591,7 @@ forward, both = layers(10, False), layers(10, True)
 figures.map_arenas(ten_layers=memory_plan(forward), with_gradients=memory_plan(both))
 
 # %% [markdown]
-# **Measure.** `bind` makes a function that runs a program in its arena.  `poisoned` also overwrites every value with NaN when its life has ended, so that no later read goes unnoticed.
+# **Measure.** `bind` makes a function that runs a program in its arena. `poisoned` also overwrites every value with NaN when its life has ended, so that no later read goes unnoticed.
 
 
 # %%
