@@ -121,7 +121,7 @@ def grade(arguments: argparse.Namespace) -> None:
     lab = load_lab(arguments.lab)
     items = items_of(arguments.paths)
     _make_directory(arguments.out)
-    stored = [submission for item in items if (submission := _kept(arguments, item))]
+    stored = [submission for item in items if (submission := _find_graded(arguments, item))]
     known = {submission.item for submission in stored}
     graded = stored + _grade_all(lab, [item for item in items if item not in known], arguments)
     if not arguments.json and len(graded) > 1:
@@ -228,7 +228,7 @@ def _make_directory(out: Path) -> None:
         raise AutograderError(f"grade: cannot write to {out}: {problem}. Name another with -o.")
 
 
-def _kept(arguments: argparse.Namespace, item: Item) -> Graded | None:
+def _find_graded(arguments: argparse.Namespace, item: Item) -> Graded | None:
     """Return what `--resume` need not grade again.
 
     Both reports of a submission, and of no other, are there and younger than it.

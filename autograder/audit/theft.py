@@ -39,7 +39,7 @@ def find_copy(solution: Callable[[], Any]) -> Any:
         right = solution()
     except Exception as error:
         raise LookupError("the solution raises") from error
-    for value in _like(right, there, judges) if _telling(right) else ():
+    for value in _like(right, there, judges) if _is_specific(right) else ():
         for candidate in (value, _reverse(value)):
             if candidate is not right and _equal(candidate, right, DEPTH):
                 return candidate
@@ -103,7 +103,7 @@ def _reverse(value: Any) -> Any:
         return None
 
 
-def _telling(value: Any) -> bool:
+def _is_specific(value: Any) -> bool:
     """Return whether a value is more than what is everywhere: a number, a pair of small ones."""
     if isinstance(value, float):
         return not value.is_integer()

@@ -130,11 +130,11 @@ def _source(draft: Draft, name: str) -> str:
         attributes = dict(cell.attributes)
         if "question" in attributes:
             attributes.setdefault("points", f"{points.get(attributes['question'], 0.0):g}")
-        parts.append(_written(replace(cell, attributes=attributes)))
+        parts.append(_write_cell(replace(cell, attributes=attributes)))
     return "\n\n".join(parts) + "\n"
 
 
-def _written(cell: Cell) -> str:
+def _write_cell(cell: Cell) -> str:
     words = ["# %%", *(["[markdown]"] if cell.kind == "markdown" else [])]
     for key, value in cell.attributes.items():
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')

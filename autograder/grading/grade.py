@@ -99,7 +99,7 @@ class LabGrader:
         self.read_s = READ_S
         self._open = open_student or self._sandboxed
         self._source = _nothing if open_student else _workers(source, gpu)
-        handed_out = statements_of([("code", text) for text in _given(lab)])
+        handed_out = statements_of([("code", text) for text in _handed_out_code(lab)])
         self._given = definitions(handed_out)
         self._given_texts = frozenset(analysed.statement.text for analysed in handed_out)
         starters = {q.name: statements_of([("code", q.starter)]) for q in lab.questions}
@@ -360,7 +360,7 @@ def _nothing() -> None:
     """Return no source: the student is not of the sandbox."""
 
 
-def _given(lab: Lab) -> list[str]:
+def _handed_out_code(lab: Lab) -> list[str]:
     """Return the code that learners are given, cell by cell, as far as the lab has it."""
     if not lab.cells and (lab.directory / SOURCE).is_file():
         lab = load_lab(lab.directory)

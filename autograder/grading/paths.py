@@ -99,12 +99,12 @@ def content_of(path: Path) -> bytes:
 def _below(directory: Path) -> list[Path]:
     """Return the notebooks and archives in a directory, in order; none where it is no directory."""
     try:
-        return sorted(_found(directory)) if directory.is_dir() else []
+        return sorted(_list_submissions(directory)) if directory.is_dir() else []
     except (OSError, ValueError):
         return []
 
 
-def _found(directory: Path) -> Iterator[Path]:
+def _list_submissions(directory: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(directory):
         folders[:] = [f for f in folders if not f.startswith(".")]
         for name in names:

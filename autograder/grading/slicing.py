@@ -195,7 +195,7 @@ def _cell(text: str, number: int, most: int) -> Iterator[Analysed]:
         if len(tree.body) > most:
             raise SubmissionError(f"notebook: more than {MAX_STATEMENTS} statements.")
         lines = [line.encode() for line in text.split("\n")]
-        yield from [_analysed(node, lines, number) for node in tree.body]
+        yield from [_analyse(node, lines, number) for node in tree.body]
     except SubmissionError:
         raise
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -215,7 +215,7 @@ def _seen_to_bind(text: str) -> dict[str, None]:
     return bound
 
 
-def _analysed(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
+def _analyse(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
     own, line = _own_text(node, lines)
     table = symtable.symtable(own, "<statement>", "exec")
     star = isinstance(node, ast.ImportFrom) and node.names[0].name == STAR

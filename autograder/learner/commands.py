@@ -46,7 +46,7 @@ def catch_up(arguments: argparse.Namespace) -> None:
 
 
 def _pieces(directory: Path, work: Path) -> Iterator[str]:
-    wanted = list(dict.fromkeys(_asked(directory)))
+    wanted = list(dict.fromkeys(_list_earlier_pieces(directory)))
     if not wanted:
         yield f"{directory.name}: uses nothing of an earlier lab. You can begin."
     for lab, *names in wanted:
@@ -58,7 +58,7 @@ def _pieces(directory: Path, work: Path) -> Iterator[str]:
         yield f"{directory.name}: {', '.join(names)} of lab {lab}: {whose}."
 
 
-def _asked(directory: Path) -> Iterator[tuple[str, ...]]:
+def _list_earlier_pieces(directory: Path) -> Iterator[tuple[str, ...]]:
     """Yield (lab, names ...) of the pieces that a lab's notebook asks for by `earlier`."""
     path = directory / NOTEBOOK
     try:  # on Colab the notebook is elsewhere, but the one that was handed out asks for the same

@@ -33,7 +33,7 @@ def earlier(lab: str, *names: str, reference: Any, directory: "str | Path | None
         directory: where to look for the lab, and above; this notebook's folder by default.
     """
     try:
-        values, why = _theirs(lab, names, directory)
+        values, why = _load_learners_pieces(lab, names, directory)
     except ImportError:  # the sandbox holds none of what this needs
         return reference
     called = ", ".join(names)
@@ -44,7 +44,7 @@ def earlier(lab: str, *names: str, reference: Any, directory: "str | Path | None
     return values if len(names) > 1 else values[0]
 
 
-def _theirs(
+def _load_learners_pieces(
     lab: str, names: tuple[str, ...], directory: "str | Path | None"
 ) -> tuple[tuple[Any, ...], str]:
     """Return the learner's pieces, or none and why they are not there."""

@@ -1,5 +1,6 @@
-"""What a lab's notebook asks of its kernel: one thread a library, one line for the unwritten, and
-that it follows the files of answers.
+"""How a lab sets up its kernel: one thread a library, short errors, and answers from files.
+
+An answer that is not written yet costs one line, not a traceback.
 
 A product that two threads share waits for the second one, which on a busy machine is not running;
 so a lab's times mean something only with one. Both hold for the session that calls `lab`.
@@ -51,7 +52,7 @@ def report_unwritten_answers(shell: Any, names: Collection[str]) -> None:
     ) -> list[str] | None:
         missing = find_unwritten(error, names)
         line = f"○ {missing} is not written yet. Write it, run its cell, and run this one again."
-        needed = None if missing else _needed(error, _last_cell(shell), waiting)
+        needed = None if missing else _find_needed_name(error, _last_cell(shell), waiting)
         if needed is not None:
             missing = waiting[needed]
             line = f"○ {needed} comes from a cell above, which waits for {missing}. "
@@ -83,7 +84,7 @@ def _call_after_cells(shell: Any, after: Callable[[Any], None]) -> None:
     shell.events.register("post_run_cell", after)
 
 
-def _needed(error: BaseException, cell: str, waiting: Collection[str]) -> str | None:
+def _find_needed_name(error: BaseException, cell: str, waiting: Collection[str]) -> str | None:
     """Return which of the names that wait an error comes from: one that is missing, or is read."""
     text = f"{type(error).__name__}: {error}"  # a rank's error is text in its launcher's
     missing = re.findall(r"NameError: name '(\w+)' is not defined", text)

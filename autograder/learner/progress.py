@@ -59,7 +59,7 @@ class LabProgress:
             f"{self.correct} of {self.questions}",
             f"{self.points:g} of {self.max_points:g}",
             f"{self.written} of {self.to_write}",
-            _sent(self.sent),
+            _describe_sent(self.sent),
         )
 
 
@@ -206,7 +206,7 @@ def _is_correct(question: Question, texts: dict[str, str], journal: Journal) -> 
     return about.answer in ("", digest(question.defines, texts))
 
 
-def _sent(sent: Sent | None) -> str:
+def _describe_sent(sent: Sent | None) -> str:
     if sent is None:
         return "-"
     if sent.score is None or sent.max_score is None:

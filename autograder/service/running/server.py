@@ -148,9 +148,9 @@ def open_server(
             settings = replace(settings, scheduler=stack.enter_context(_cluster(settings)))
         url = settings.public_url.rstrip("/") or address(listener)
         totals = TotalsWorker()
-        first = stack.enter_context(_opened_course(settings, data, url, totals, make_grader))
+        first = stack.enter_context(_open_course(settings, data, url, totals, make_grader))
         others = {
-            entry.name: stack.enter_context(_opened_other(settings, data, url, totals, entry))
+            entry.name: stack.enter_context(_open_other_course(settings, data, url, totals, entry))
             for entry in courses.entries(first.store.database)
         }
         server = Server(replace(first, others=others), listener)
@@ -159,7 +159,7 @@ def open_server(
 
 
 @contextlib.contextmanager
-def _opened_course(
+def _open_course(
     settings: Settings,
     data: Path,
     url: str,
@@ -201,7 +201,7 @@ def _opened_course(
         )
 
 
-def _opened_other(
+def _open_other_course(
     settings: Settings, data: Path, url: str, totals: TotalsWorker, entry: courses.CourseEntry
 ) -> contextlib.AbstractContextManager[Course]:
     """Open a course beside the one at `/`."""
@@ -218,7 +218,7 @@ def _opened_other(
         raise StartError(f"course {entry.name}: {error}") from error
     folder = data_directory(courses.folder(data, entry.name))
     path = f"{url}/{courses.FOLDER}/{entry.name}"
-    return _opened_course(own, folder, path, totals, entry=entry)
+    return _open_course(own, folder, path, totals, entry=entry)
 
 
 def _sign_in(settings: Settings, url: str) -> "SignIn | None":

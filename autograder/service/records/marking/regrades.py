@@ -75,7 +75,7 @@ class Regrades(Records):
         """
         now = self.clock()
         with self.database.write() as connection:
-            running = _running(connection, lab)
+            running = _find_running(connection, lab)
             if running is not None and running.question == question:
                 return int(running.id)
             if running is not None:
@@ -195,7 +195,7 @@ def _scores(report: Report | None) -> dict[str, float]:
     return {question: round(score, 6) for question, score in scores.items()}
 
 
-def _running(connection: sa.Connection, lab: str) -> Any:
+def _find_running(connection: sa.Connection, lab: str) -> Any:
     """Return the batch of a lab of which something still waits to be graded, or None."""
     query = sa.select(regrades).join_from(regradings, regrades).join(submissions)
     query = query.where(regrades.c.lab == lab, regrades.c.published_at.is_(None), regradings.c.open)

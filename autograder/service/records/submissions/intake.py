@@ -146,7 +146,7 @@ def _measure_use(connection: sa.Connection, person: Person, lab: str) -> tuple[i
     stored = sa.select(sa.func.coalesce(sa.func.sum(submissions.c.size_bytes), 0)).where(mine)
     attempts = sa.select(sa.func.count()).select_from(submissions)
     attempts = attempts.where(mine, submissions.c.lab == lab, ~submissions.c.blank)
-    parts = (stored, drafts.kept_bytes(person.id, but=lab), attempts)
+    parts = (stored, drafts.select_draft_bytes(person.id, but=lab), attempts)
     row = connection.execute(sa.select(*(part.scalar_subquery() for part in parts))).one()
     return int(row[0]) + int(row[1]), int(row[2])
 
