@@ -307,7 +307,7 @@ def run_host(
             if port:
                 post_port(segment, port)
             port_events = Events(worker, topic, "port")
-            with telling_port(segment, port_events) if asked else contextlib.nullcontext():
+            with report_port(segment, port_events) if asked else contextlib.nullcontext():
                 run.listen(abandoned)
         finally:
             run.end()
@@ -330,7 +330,7 @@ def watch_task() -> Callable[[], bool]:
 
 
 @contextlib.contextmanager
-def telling_port(segment: Segment, events: Events) -> Iterator[None]:
+def report_port(segment: Segment, events: Events) -> Iterator[None]:
     """Meanwhile have the launcher told where rank 0 listens, as soon as it does."""
     over = threading.Event()
 

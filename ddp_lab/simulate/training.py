@@ -24,7 +24,7 @@ from ddp_lab.simulate.cluster import Cluster, Mesh, mesh
 from ddp_lab.simulate.ddp import ddp
 from ddp_lab.simulate.layers import BACKWARD, STATES, LayerCost, LayerTime, check_layers, layer_time
 from ddp_lab.simulate.pipeline import finish_times
-from ddp_lab.simulate.zero import fetched
+from ddp_lab.simulate.zero import fetch_seconds
 
 STRATEGIES = ("all_reduce", "parameter_server", "zero3")
 MIB = 1 << 20
@@ -242,8 +242,8 @@ def _stage(
         gather = [place.data("all_gather", n) for n in n_bytes]
         scatter = [place.data("reduce_scatter", n) for n in n_bytes]
         fetched_ways = [
-            fetched(forward, gather[::-1], None, how.overlap),
-            fetched(backward, gather, scatter, how.overlap),
+            fetch_seconds(forward, gather[::-1], None, how.overlap),
+            fetch_seconds(backward, gather, scatter, how.overlap),
         ]
         fetching, ways = sum(fetched_ways) - sum(ways), fetched_ways
     elif place.dp > 1:

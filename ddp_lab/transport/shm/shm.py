@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ddp_lab.errors import OutOfSharedMemory, RankLost
-from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, delivered
+from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, deliver
 from ddp_lab.transport.board import deadlock, inspect, is_alone, report_of, silent
 from ddp_lab.transport.header import call_site
 from ddp_lab.transport.shm.board import ShmBoard
@@ -257,7 +257,7 @@ class Receive:
         if not self.done:
             self._source.wait(self, timeout_s)
         rank = self._source.transport.rank
-        self._array = delivered(self._array, self.buffer, self._source.src, rank)
+        self._array = deliver(self._array, self.buffer, self._source.src, rank)
         return self._array
 
     def test(self) -> bool:
