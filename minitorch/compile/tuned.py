@@ -61,7 +61,7 @@ class TunedTable:
         if self.entries is None:
             there = self.directory.is_dir() and engine.available() and self.path.is_file()
             lines = self.path.read_text(errors="replace").splitlines() if there else []
-            self.entries = dict(filter(None, map(_parsed, lines)))
+            self.entries = dict(filter(None, map(_parse_line, lines)))
         return self.entries
 
 
@@ -72,7 +72,7 @@ def _home() -> Path:
         return Path("/nonexistent")
 
 
-def _parsed(line: str) -> tuple[Task, Kept] | None:
+def _parse_line(line: str) -> tuple[Task, Kept] | None:
     import json
 
     try:

@@ -186,8 +186,8 @@ def _step(before: Stage, after: Stage, k: int, count: int) -> Step:
         f"{head}{plural(len(before.nodes), 'node')} become {len(after.nodes)}, and a predicted "
         f"{in_seconds(before.predicted_s)} become {in_seconds(after.predicted_s)}."
     )
-    rows = [f"gone: {_some(removed)}"] if removed else []
-    rows += [f"new: {_some(new_words)}"] if new_words else []
+    rows = [f"gone: {_shorten(removed)}"] if removed else []
+    rows += [f"new: {_shorten(new_words)}"] if new_words else []
     return Step(text, tuple(rows))
 
 
@@ -198,7 +198,7 @@ def _words_for(node: Node) -> str:
     return node.name if is_plain else f"{node.name} ({node.op.name})"
 
 
-def _some(names: list[str], most: int = 8) -> str:
+def _shorten(names: list[str], most: int = 8) -> str:
     more = [f"{len(names) - most} more"] if len(names) > most else []
     return listing(names[:most] + more)
 

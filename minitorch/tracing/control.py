@@ -36,7 +36,7 @@ def cond(
     """
     yes, no = graph_cond.two_functions(true_fn, false_fn)
     if is_tracing() and isinstance(pred, Tensor):
-        chosen = graph_cond.cond(lower(pred), building(yes), building(no), strict, name)
+        chosen = graph_cond.cond(lower(pred), build_with(yes), build_with(no), strict, name)
         return lift(chosen)
     if isinstance(pred, Tensor | bool):
         return graph_cond.unpack_single(yes() if pred else no(), strict)
@@ -58,7 +58,9 @@ def while_loop(
     values = list(loop_vars)
     if is_tracing():
         start = lower(loop_vars)
-        return lift(graph_loop.while_loop(building(cond), building(body), start, *args, **kwargs))
+        return lift(
+            graph_loop.while_loop(build_with(cond), build_with(body), start, *args, **kwargs)
+        )
     if not has_tensors(values):
         return graph_loop.while_loop(cond, body, loop_vars, *args, **kwargs)
     while cond(*values):
@@ -76,7 +78,7 @@ def has_tensors(values: Sequence[object]) -> bool:
     return any(isinstance(leaf, Tensor) for leaf in leaves)
 
 
-def building(function: Callable[..., object]) -> Callable[..., Any]:
+def build_with(function: Callable[..., object]) -> Callable[..., Any]:
     """Return a function of nodes that calls `function`, which is written for tensors."""
 
     def on_nodes(*nodes: object) -> Any:

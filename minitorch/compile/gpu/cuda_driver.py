@@ -73,7 +73,7 @@ def run_on_device(program: Program, arrays: Sequence[Any]) -> Any | None:
     count = out.numel()
     if count:
         numbers = [count, *(a.data_ptr() for a in (*arrays, out))]
-        function = _loaded(driver, program, kinds, device)
+        function = _load_once(driver, program, kinds, device)
         _start(driver, function, device, (-(-count // THREADS), THREADS), numbers)
     return out
 
@@ -119,7 +119,7 @@ def pack_arguments(numbers: Sequence[int]) -> tuple[Any, Any]:
 _functions: dict[tuple[object, ...], object] = {}
 
 
-def _loaded(driver: Driver, program: Program, kinds: str, device: int) -> object:
+def _load_once(driver: Driver, program: Program, kinds: str, device: int) -> object:
     key = (driver, program, kinds, device)
     if key not in _functions:
         _functions[key] = driver.load(module(program, kinds), device)
@@ -145,11 +145,11 @@ def current_driver() -> Driver | None:
     """Return the driver in use; None where torch sees no CUDA device."""
     if _chosen:
         return _chosen[-1]
-    return _installed() if "torch" in sys.modules else None  # no tensor without it
+    return _find_driver() if "torch" in sys.modules else None  # no tensor without it
 
 
 @functools.cache
-def _installed() -> Driver | None:
+def _find_driver() -> Driver | None:
     return LibCuda() if importlib.import_module("torch").cuda.is_available() else None
 
 

@@ -12,7 +12,17 @@ from ...arrays.library import Array, Namespace, namespace, native_dtype
 from ...op import Gradients, KeepsSpec, Op, Spec
 from ..core.node import Node, build
 from ..core.variables import State
-from .loop_stacks import EMPTY, HOLE, HandleNode, Stack, StackOp, Top, flowing, namespace_of, rest
+from .loop_stacks import (
+    EMPTY,
+    HOLE,
+    HandleNode,
+    Stack,
+    StackOp,
+    Top,
+    list_dtype,
+    namespace_of,
+    rest,
+)
 
 
 class Spread(StackOp):
@@ -29,7 +39,7 @@ class Spread(StackOp):
         return stack
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec((), flowing(specs[0].dtype.kind == "f"))
+        return Spec((), list_dtype(specs[0].dtype.kind == "f"))
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The rows' gradients as an array, zeros where one is missing."""

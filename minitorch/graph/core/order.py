@@ -60,7 +60,7 @@ Fetches = Iterable[Node]
 Order = Callable[[Fetches, Collection[Node]], list[Node]]
 
 
-def _kept(make: Order) -> Order:
+def _remember(make: Order) -> Order:
     """Return `make` with a memory: who asks again gets the same order, in a list of their own."""
 
     @wraps(make)
@@ -112,13 +112,13 @@ def _needs(fetches: Fetches, fed: Collection[Node]) -> dict[Node, tuple[Node, ..
     return before
 
 
-@_kept
+@_remember
 def list_needed(fetches: Fetches, fed: Collection[Node]) -> list[Node]:
     """Return every node that must run to give `fetches`; nothing above a fed node."""
     return list(_needs(fetches, fed))
 
 
-@_kept
+@_remember
 def schedule(fetches: Fetches, fed: Collection[Node]) -> list[Node]:
     """Return the needed nodes in running order: inputs and control inputs before their users.
 

@@ -107,7 +107,7 @@ def known_rounds(node: Node, most: int = MOST) -> int | None:
     """
     loop: While = node.op
     placeholders = loop.placeholders
-    deciding = _deciding(loop)
+    deciding = _find_deciding_variables(loop)
     ends = [loop.test, *(loop.body[i] for i in deciding)]
     order = [n for n in schedule(ends, placeholders) if n not in placeholders]
     if not all(_computable(n) for n in order):
@@ -150,7 +150,7 @@ def _value(node: Node, values: dict[Node, Array]) -> Any:
     return node.op.compute(np, *[values[source] for source in node.inputs])
 
 
-def _deciding(loop: While) -> list[int]:
+def _find_deciding_variables(loop: While) -> list[int]:
     """Return the variables, by number, on which it depends whether there is another round."""
     place = {v: i for i, v in enumerate(loop.variables)}
     deciding: dict[int, None] = {}

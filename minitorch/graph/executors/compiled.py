@@ -92,7 +92,7 @@ class Step:
         slot = self.slot
         self.shared = views([n for n in self.order if n in fed or n.op is None], self.order, fed)
         self.maybe_dead = maybe_dead(self.order, fed)
-        self.asked = _asked(self.order)
+        self.asked = _find_handle_users(self.order)
         free = last_uses(self.order, fed, set(self.fetches))
         into = "".join(f"{slot.get(node, '_')}, " for node in self.feeds)
         sure = _last_that_may_fail(self.order, fed) if self.inner is None else len(self.order)
@@ -190,7 +190,7 @@ class Step:
         return explain(node, arrays, error)
 
 
-def _asked(order: Sequence[Node]) -> dict[Node, list[Node]]:
+def _find_handle_users(order: Sequence[Node]) -> dict[Node, list[Node]]:
     """Return, for each node whose value is no array, the nodes that use it."""
     users: dict[Node, list[Node]] = {}
     for node in order:

@@ -221,7 +221,7 @@ def sizes_of(
         elif not isinstance(node.shape, UnknownShape) and None not in node.shape:
             shapes[node] = tuple(node.shape)
         elif node.op is not None and all(source in shapes for source in node.inputs):
-            shapes[node] = _inferred(node, shapes)
+            shapes[node] = _infer(node, shapes)
         elif node.op is None and node.inputs and node.inputs[0] in shapes:
             shapes[node] = shapes[node.inputs[0]]  # a placeholder's default
         else:
@@ -229,7 +229,7 @@ def sizes_of(
     return shapes
 
 
-def _inferred(node: Node, shapes: dict[Node, tuple[int, ...]]) -> tuple[int, ...]:
+def _infer(node: Node, shapes: dict[Node, tuple[int, ...]]) -> tuple[int, ...]:
     """Return the shape of an operator's result; a loop keeps the sizes of its first values."""
     assert node.op is not None  # the caller has asked
     if isinstance(node.op, Output) and isinstance(node.inputs[0].op, While):

@@ -8,7 +8,7 @@ from typing import Any
 from ...arrays.library import DTypeLike, as_dtype, int32
 from ...errors import GraphError
 from ..control.loop import while_loop
-from ..control.loop_stacks import empty, has_more, pushed, without_top
+from ..control.loop_stacks import empty, has_more, push, without_top
 from ..control.row_lists import Grow, next_row, spread, stack_arrays
 from ..control.while_op import KEPT_APART
 from ..core.graph import name_scope
@@ -94,7 +94,7 @@ def _unroll_in_time(
         output, new = _step(cell, next_row(rows, x_TBF), rebuild(now), t, lengths)
         written.append(output)
         after = same_structure("dynamic_rnn", new, state)
-        return [t + 1, without_top(rows), pushed(done, output), *after]
+        return [t + 1, without_top(rows), push(done, output), *after]
 
     start = [Constant(0, int32), rows, empty(), *first]
     shapes = [(), (), (), *(_loose(node) for node in first)]

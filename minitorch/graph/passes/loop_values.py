@@ -17,7 +17,7 @@ from ..core.copying import copy_nodes
 from ..core.graph import like, outside
 from ..core.node import Constant, Node
 from ..core.order import list_needed, schedule, select_ordered
-from .loops import Remade, kept_places, with_loops
+from .loops import Remade, number_kept_lists, with_loops
 
 
 def loop_values(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
@@ -42,7 +42,7 @@ class _Slimmer:
     def remade(self, known: dict[Node, Deadness]) -> Remade | None:
         """Return the loop without what it need not carry; None if that is nothing."""
         loop, count = self.loop, len(self.loop.variables)
-        places, saved = kept_places(loop, self.asked)
+        places, saved = number_kept_lists(loop, self.asked)
         carried = self._kept_variables(saved)
         new = self._constants()
         with like(self.node), outside():

@@ -75,7 +75,7 @@ def optimize(
         loops = any(isinstance(node.op, While) for node in there)  # no pass makes the first one
         checked.become(there)  # what is built has the type that its operator infers
         if passes is None:
-            leaves = _settled(leaves, set(fed), checked, loops)
+            leaves = _run_until_unchanged(leaves, set(fed), checked, loops)
         for name in LAST if passes is None else chosen:
             leaves = run_pass(name, leaves, set(fed), checked, loops)
     for before, after in zip(reversed(fetched), reversed(leaves), strict=True):
@@ -93,11 +93,11 @@ def select_passes(passes: Sequence[str] | None) -> list[str]:
     if isinstance(passes, str):
         raise GraphError(f"optimize: got passes={passes!r}, expected a list. Write [{passes!r}].")
     for name in passes or ():
-        _called(name)
+        _find_pass(name)
     return list(PASSES if passes is None else passes)
 
 
-def _called(name: str) -> Pass:
+def _find_pass(name: str) -> Pass:
     named = PASSES.get(name)
     if named is None:
         raise GraphError(f"optimize: got pass {name!r}, expected one of {', '.join(PASSES)}.")
@@ -108,7 +108,7 @@ LAST = ("fuse", "cse again", "rematerialize")  # once, when nothing else finds a
 ROUNDS = 4
 
 
-def _settled(
+def _run_until_unchanged(
     leaves: list[Node], fed: Collection[Node], checked: Checked, loops: bool
 ) -> list[Node]:
     """Return the nodes after all passes but the last, again until none finds anything to do.
@@ -138,7 +138,7 @@ def run_pass(
     Args:
         loops: whether there may be loops, whose insides are rewritten as well.
     """
-    rewriting = _called(name)
+    rewriting = _find_pass(name)
     if name in OF_LOOPS and not loops:
         return leaves
     if loops and rewriting not in (loop_invariants, rematerialize):  # these look by themselves

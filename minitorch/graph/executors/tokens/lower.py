@@ -44,7 +44,7 @@ class Touched(NamedTuple):
 NOTHING = Touched(frozenset(), frozenset())
 
 
-def touched(node: Node) -> Touched:
+def list_touched(node: Node) -> Touched:
     """Return what `node` touches; a loop touches what its body does."""
     op = node.op
     if isinstance(node, Variable) or isinstance(op, Read):
@@ -53,7 +53,7 @@ def touched(node: Node) -> Touched:
     if not is_ordered(node):
         return NOTHING
     if isinstance(op, While):
-        inside = [touched(inner) for inner in op.nodes()]
+        inside = [list_touched(inner) for inner in op.nodes()]
         reads = frozenset().union(*(t.reads for t in inside))
         return Touched(reads, frozenset().union(*(t.writes for t in inside)))
     return Touched(frozenset(), frozenset(writes_of(node) or [_memory_of(op)]))
@@ -178,7 +178,7 @@ class Lowering:
                 level.new[node] = last  # for what only waits for the loop
             else:
                 first = last = level.new[node] = self._same(node, level)
-            touches = touched(node)
+            touches = list_touched(node)
             if touches:
                 turn = [] if level.turn is None else [level.turn]
                 self.after.setdefault(first, []).extend([*before.add(touches, last), *turn])
