@@ -127,7 +127,7 @@ class LabGrader:
         ready = {
             q.name
             for q in self.lab.questions
-            if not q.manual and (self.attempted(q, texts) or not unseen.isdisjoint(q.defines))
+            if not q.manual and (self.is_attempted(q, texts) or not unseen.isdisjoint(q.defines))
         }
         tasks = [t for t in self.tasks if t.question.name in ready]
         seed = secrets.randbits(63)
@@ -157,7 +157,7 @@ class LabGrader:
         call_s = min(self.limits.call_s, wall_s * CALL_SHARE)
         self.limits = replace(self.limits, wall_s=wall_s, cpu_s=wall_s, call_s=call_s)
 
-    def attempted(self, question: Question, texts: dict[str, str]) -> bool:
+    def is_attempted(self, question: Question, texts: dict[str, str]) -> bool:
         """Return whether a definition of the answer, or of its cell, is not the one given."""
         written = [name for name in self._names[question.name] if name in texts]
         return any(
@@ -199,14 +199,14 @@ class LabGrader:
             whole = select_needed(statements, self._roots(tasks), given=given)
             again = [t for t in tasks if t.question.name in missed]
             if whole != sliced:
-                by_check |= self._better_by_whole(whole, again, seed, ends, by_check)
+                by_check |= self._retry_with_everything(whole, again, seed, ends, by_check)
         if source is not None and source.failure is not None:
             raise source.failure  # a check that asked for another took it for a mistake
         results = {task: by_check[task.check.name] for task in tasks}
         notes = list(dict.fromkeys(_stopped(failure) for failure in failures))
         return results, [*notes[:MAX_NOTES], *student_notes], kind
 
-    def _better_by_whole(
+    def _retry_with_everything(
         self,
         whole: Sequence[Statement],
         tasks: Sequence[Task],
@@ -259,7 +259,7 @@ class LabGrader:
     def _check(self, task: Task, student: WorkerStudent, seed: int, left: float) -> CheckResult:
         result = self._ask(task, student, seed, left)
         if result.broken or _lacks_module(result):
-            return self._judged(task, result, seed)
+            return self._judge_broken(task, result, seed)
         return result
 
     def _ask(self, task: Task, student: WorkerStudent, seed: int, left: float) -> CheckResult:
@@ -269,7 +269,7 @@ class LabGrader:
         student.allow(left)
         return run_check(task.check, student, seed, task.max_score, within_s=left + SPARE_S)
 
-    def _judged(self, task: Task, result: CheckResult, seed: int) -> CheckResult:
+    def _judge_broken(self, task: Task, result: CheckResult, seed: int) -> CheckResult:
         """Return a broken result as it stands, or as incorrect if the answer provoked it.
 
         A check that breaks on an odd answer and not on the solution would otherwise be a way to

@@ -80,7 +80,7 @@ def pieces(directory: "Path", names: tuple[str, ...]) -> tuple[tuple[Any, ...], 
     defined_names = {name for n in names for name in questions[n].defines}
     _load(practice, defined, texts, defined_names)
     for question in dict.fromkeys(questions[name] for name in names):
-        judgement = practice.judged(question)
+        judgement = practice.judge(question)
         if str(judgement.outcome) != "correct":
             whose = "yours" if len(names) == 1 else f"your {question.name}"
             return (), f"{whose} in {practice.lab.name} is {judgement.outcome}"

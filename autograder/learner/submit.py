@@ -42,7 +42,7 @@ def list_unsaved(practice: Practice, notebook: bytes) -> list[str]:
 
 def _differs(practice: Practice, question: Question, saved: Mapping[str, str]) -> bool:
     for name in question.defines:
-        text = practice.executed(name)
+        text = practice.find_definition(name)
         if text is not None and not same_code(text, saved.get(name, "")):
             return True
     return False

@@ -80,7 +80,7 @@ class Rules:
             raise _wrong(True, "solutions", expected)
         return rules
 
-    def extended(self, due: str | None) -> "Rules":
+    def extend_to(self, due: str | None) -> "Rules":
         """Return the rules of a learner who may hand in until `due`; it shortens nothing."""
         if due is None or self.due is None or moment(due) <= moment(self.due):
             return self
@@ -115,7 +115,7 @@ class Rules:
         late_s = math.floor(submitted_at) - moment(self.due) - 60 * self.grace_minutes
         return max(0, math.ceil(late_s / _DAY_S))
 
-    def counted(self, score: float | None, late_days: int) -> float | None:
+    def apply_lateness(self, score: float | None, late_days: int) -> float | None:
         """Return what counts of a score after so many days; None stays None."""
         if score is None:
             return None

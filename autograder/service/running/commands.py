@@ -42,7 +42,7 @@ def connection(arguments: argparse.Namespace) -> "Connection":
     """Return the server that is named, and by whose token it is asked."""
     from autograder.service.client import Connection
 
-    return Connection.found(arguments.server, arguments.token, os.environ)
+    return Connection.choose(arguments.server, arguments.token, os.environ)
 
 
 def read_file(path: Path, what: str) -> bytes:

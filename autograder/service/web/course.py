@@ -170,5 +170,5 @@ class Course:
                 {"id": e.id, "login": e.learner, "lab": e.lab, "reason": e.reason, "tries": e.tries}
                 for e in self.store.submissions.parked()
             ],
-            "passback": self.lti.passback.outbox.waiting() if self.lti else None,
+            "passback": self.lti.passback.outbox.describe_waiting() if self.lti else None,
         }

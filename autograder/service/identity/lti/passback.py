@@ -66,9 +66,9 @@ class Passback(Periodic):
         except Exception as error:
             log.warning("passback: %s, %s: %s", due.platform, due.lab, error)
             problem = str(error) if isinstance(error, ServerError) else repr(error)
-            self.outbox.failed(due, problem, everything=isinstance(error, Unreachable))
+            self.outbox.note_failure(due, problem, everything=isinstance(error, Unreachable))
         else:
-            self.outbox.sent(due, after)
+            self.outbox.note_sent(due, after)
         return True
 
     def _send(self, due: Due) -> dict[str, Any] | None:

@@ -118,14 +118,14 @@ class Regrades(Records):
             current = _batch(connection, batch)
             return current, _changes(connection, current, after, most)
 
-    def changed(self, batch: int) -> int:
+    def count_changed(self, batch: int) -> int:
         """Return how many scores a batch changes so far."""
         with self.database.read() as connection:
             count = sa.select(sa.func.count()).join_from(regradings, submissions)
             differs = _differs(_batch(connection, batch))
             return connection.scalar(count.where(*differs)) or 0
 
-    def rescaled(self, batch: int) -> int:
+    def count_rescaled(self, batch: int) -> int:
         """Return of how many submissions other points can be had once a batch is published."""
         differs = regradings.c.max_score.is_distinct_from(submissions.c.max_score)
         query = sa.select(sa.func.count()).join_from(regradings, submissions)
@@ -256,6 +256,6 @@ def _changes(
     for row in rows:
         rules = dates.of(row.lab, row.person_id)
         days = rules.late_days(row.submitted_at)
-        scores = (rules.counted(row.before, days), rules.counted(row.score, days))
+        scores = (rules.apply_lateness(row.before, days), rules.apply_lateness(row.score, days))
         changes.append(Change(row.id, row.login, *scores))
     return changes

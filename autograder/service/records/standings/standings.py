@@ -202,7 +202,7 @@ def _latest_and_best(
         latest[person] = row
         if row.score is not None and row.role == LEARNER:
             times.setdefault(person, []).append(row.submitted_at)
-            score = dates.counted(lab, person, row.score, row.submitted_at)
+            score = dates.apply_lateness(lab, person, row.score, row.submitted_at)
             if person not in best or score >= best[person][0]:  # the later of equals
                 best[person] = (score, row)
     return latest, best, times

@@ -307,7 +307,7 @@ class Submissions(Records):
 def _entry(dates: Calendar, row: Any) -> Entry:
     rules = dates.of(row.lab, row.person_id)
     days = rules.late_days(row.submitted_at)
-    counted = rules.counted(row.score, days)
+    counted = rules.apply_lateness(row.score, days)
     more = {"late_days": days, "raw_score": row.score, "held_back": rules.held}
     return replace(Entry(*row), score=counted, **more)
 

@@ -176,7 +176,7 @@ class Move:
         except (TypeError, ValueError) as error:
             raise wrong("start", start, "a day, such as 2031-02-28") from error
 
-    def moved(self, rules: Rules) -> Rules:
+    def move_dates(self, rules: Rules) -> Rules:
         """Return the rules with all their dates moved.
 
         Raises:
@@ -269,7 +269,7 @@ def _import(
 
 def _move(lab: str, rules: Rules, move: Move) -> Rules:
     try:
-        return move.moved(rules)
+        return move.move_dates(rules)
     except Refused as error:
         raise Refused(422, f"term: {lab}: {error}") from error
 

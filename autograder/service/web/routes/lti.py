@@ -79,7 +79,7 @@ def _add_staff(api: APIRouter, pages: APIRouter, course: Course, tool: LtiTool) 
 
     @pages.post("/lti/again")
     def again(_by: access.StaffSender) -> Response:
-        tool.passback.outbox.again()
+        tool.passback.outbox.retry_now()
         return RedirectResponse("/queue", 303)
 
 
@@ -96,7 +96,7 @@ def _open_page(
         return course.onward(staff if person.is_staff else "/labs")
     if not person.is_staff:
         raise Refused(403, "launch: links to labs are chosen by whoever teaches the course.")
-    asked, several = tool.links.asked(launched, person), launched.choice.several
+    asked, several = tool.links.sign_choice(launched, person), launched.choice.several
     shown: dict[str, Any] = {"labs": course.catalog.names, "asked": asked, "several": several}
     return course.page("lti_links", person=person, **shown)
 

@@ -108,7 +108,9 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/grading/people")
     def markers(person: access.StaffVisitor) -> Response:
         beside: dict[str, Any] = {
-            "questions": {lab: course.catalog.asked_of_people(lab) for lab in course.catalog.names},
+            "questions": {
+                lab: course.catalog.list_manual_questions(lab) for lab in course.catalog.names
+            },
             "sections": course.store.roster.sections(),
         }
         return course.page(
@@ -147,7 +149,7 @@ def _assign(course: Course, body: dict[str, Any], by: Person, *, remove: bool) -
 def _require_known(course: Course, what: Assignment) -> None:
     """Refuse (404) what names a question or a section that there is not."""
     labs = [what.lab] if what.lab else course.catalog.names
-    questions = {question for lab in labs for question in course.catalog.asked_of_people(lab)}
+    questions = {question for lab in labs for question in course.catalog.list_manual_questions(lab)}
     questions |= {pile.question for pile in marking.list_piles(course.store.database)}
     sections = course.store.roster.sections()
     for kind, name, names in (

@@ -87,7 +87,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/submissions/{number}/state")
     async def state(entry: access.VisitorsEntry, seen: str = "") -> dict[str, Any]:
-        return {"state": await course.live.changed(entry.id, seen)}
+        return {"state": await course.live.wait_for_change(entry.id, seen)}
 
     @pages.get("/submissions/{number}")
     def submission(
