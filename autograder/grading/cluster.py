@@ -70,7 +70,7 @@ class Cluster:
                 yield waiting[future], _answer(future)
 
     def close(self) -> None:
-        """Let go: of nothing, for no connection outlives its answers."""
+        """Do nothing: no connection outlives its answers."""
 
     def _require_gpu(self, client: Any) -> None:
         """Refuse to wait for ever where no worker has a GPU."""

@@ -35,7 +35,7 @@ class Answering(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         ...
 
 
@@ -122,7 +122,7 @@ class Pool:
                 process.kill()
 
     def close(self) -> None:
-        """Let all processes end, each after the job that it has; no more are begun."""
+        """Have each process end after the job that it has; begin no more."""
         with self._lock:
             self._stopped = True
         for _ in range(self._most):

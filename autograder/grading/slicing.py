@@ -250,7 +250,7 @@ def _names_executed(node: ast.stmt) -> Iterator[str]:
 
 
 def _names_read(text: str) -> Iterable[str]:
-    """Return the global names that a text reads as code, or its words where it is none."""
+    """Return the global names that a text reads as code, or its words where it is not code."""
     try:
         return free_names(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -303,7 +303,7 @@ def _binds(table: symtable.SymbolTable) -> tuple[str, ...]:
 def _caught(node: ast.stmt) -> frozenset[str]:
     """Return the names of `except ... as name` that nothing outside of their handlers uses.
 
-    Such a name is gone at the end of its handler, so it is none of the notebook's.
+    Such a name is gone at the end of its handler, so it is not a name of the notebook's.
     """
     handlers = [h for h in ast.walk(node) if isinstance(h, ast.ExceptHandler) and h.name]
     if not handlers:

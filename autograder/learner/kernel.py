@@ -30,7 +30,7 @@ def one_thread() -> None:
 
 
 def report_unwritten_answers(shell: Any, names: Collection[str]) -> None:
-    """Let IPython say in one line that a cell needs what is not written yet.
+    """Have IPython say in one line that a cell needs what is not written yet.
 
     So it says too where a cell needs what such a cell would have made.
 

@@ -179,7 +179,7 @@ _KIND = b"course backup 1 sha256 "
 
 
 def _prove(database: Path) -> None:
-    """Let a database through that is sound, and whose notebooks are those that were handed in.
+    """Raise unless a database is sound and its notebooks are those that were handed in.
 
     Raises:
         ValueError: it is not.

@@ -44,7 +44,7 @@ def read_into(url: str, source: Path) -> None:
 
 
 def _require_empty(url: str) -> None:
-    """Let a database through that has no table in any schema.
+    """Raise unless a database has no table in any schema.
 
     Raises:
         StartError: it has some, or cannot be asked.
@@ -61,7 +61,7 @@ def _require_empty(url: str) -> None:
 
 
 def prove(source: Path) -> None:
-    """Let a file through that `pg_restore` can read, and whose notebooks are those handed in.
+    """Raise unless `pg_restore` can read a file and its notebooks are those handed in.
 
     Raises:
         StartError: `pg_restore` is not there, or cannot read it.

@@ -109,7 +109,7 @@ class ClusterGrader:
             raise GraderUnable(f"{problem}. Start one with: dask worker {self._address}")
 
     def close(self) -> None:
-        """Let the cluster go; see `Grader`."""
+        """Release the cluster; see `Grader`."""
         self._closed = True
         self._woken.set()
         with self._in_use:

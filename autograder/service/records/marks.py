@@ -33,7 +33,7 @@ class Mark:
         No points, or empty ones, take back what was given.
 
         Raises:
-            Refused: 422, a key is unknown, or the points are none from 0 to the answer's.
+            Refused: 422, a key is unknown, or the points are not between 0 and the answer's.
         """
         if not isinstance(body, Mapping) or not set(body) <= {"points", "items", "comment"}:
             expected = '{"points": 1.5, "items": ["..."], "comment": "..."}'

@@ -95,7 +95,7 @@ def find_logged_in(request: Request, course: Course) -> Person | None:
 
 
 async def same_origin(request: Request, course: Here) -> None:
-    """Let a form through only if it came from a page of ours.
+    """Raise unless a form came from a page of ours.
 
     Raises:
         Refused: 403, another site sent it.

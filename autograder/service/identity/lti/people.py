@@ -55,7 +55,7 @@ class LtiPeople(Records):
     """The people and the labs that platforms know."""
 
     def use(self, nonce: str) -> None:
-        """Let a launch pass once.
+        """Accept a launch once.
 
         Raises:
             Refused: 403, it has passed already.

@@ -60,7 +60,7 @@ def read_decisions(
 def decide(
     database: Database, now: float, lab: str, learner: Person, body: Mapping[str, Any], by: Person
 ) -> None:
-    """Let a decision hold: `excused`, or `points` (of `max_score`, if said); neither takes it back.
+    """Set a decision: `excused`, or `points` (of `max_score`, if given); neither takes it back.
 
     Raises:
         Refused: 409, they are no learner; 422, the body is malformed, or nobody knows the lab's

@@ -108,7 +108,7 @@ def find_marker(database: Database, person: Person) -> Marker | None:
 def assign(
     database: Database, person: Person, what: Assignment, by: Person, now: float, *, remove: bool
 ) -> None:
-    """Let somebody of the staff mark something, or with `remove` no longer.
+    """Assign something to somebody of the staff to mark; `remove` ends that.
 
     Raises:
         Refused: 422, they are not on the staff; 404, what is to go is not there.

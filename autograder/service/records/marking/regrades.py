@@ -145,7 +145,7 @@ class Regrades(Records):
             }
 
     def publish(self, batch: int, by: Person) -> Batch:
-        """Let the new gradings of a batch count; of one that is published already, nothing changes.
+        """Publish the new gradings of a batch; nothing changes if that was done before.
 
         A grading that is older than the one that counts by now stays a draft.
 

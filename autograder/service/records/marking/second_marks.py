@@ -106,7 +106,7 @@ class SecondMarks(Records):
         """Put so many more of the written answers into the sample, by chance; return how many.
 
         Raises:
-            Refused: 422, the size is none.
+            Refused: 422, the size is not a number that can be drawn.
         """
         if isinstance(size, str) and size.isascii() and size.isdigit():
             size = int(size)
@@ -158,7 +158,7 @@ class SecondMarks(Records):
             self._log(connection, "second mark", (number, question), by, after)
 
     def decide(self, number: int, question: str, take: object, by: Person) -> None:
-        """Let the first mark stand, or give the answer the second one's points, items and comment.
+        """Keep the first mark, or give the answer the second one's points, items and comment.
 
         Raises:
             Refused: 404, it has no two marks; 409, the answer is another now; 422, `take` is

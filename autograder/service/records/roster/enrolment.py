@@ -125,7 +125,7 @@ def _row(person: Person, token: str, kind: str, now: float, ends: float) -> dict
 
 
 def remove(database: Database, clock: Callable[[], float], person: Person, by: Person) -> None:
-    """Let somebody leave the course; their work and grades stay on record.
+    """Remove somebody from the course; their work and grades stay on record.
 
     Raises:
         Refused: 409, it is `by`, or they have left before.

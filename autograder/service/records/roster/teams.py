@@ -94,7 +94,7 @@ def take(
     find: Callable[[str], Person | None],
     dry_run: bool,
 ) -> list[Change]:
-    """Let people be in the teams that a CSV says; a dry run only says what it would change.
+    """Put people into the teams of a CSV; a dry run only says what it would change.
 
     Args:
         find: returns the person of a login.
@@ -171,7 +171,7 @@ def share(connection: sa.Connection, number: int, row: dict[str, Any]) -> list[i
 
 
 def origin_of(connection: sa.Connection, submission_id: int) -> int:
-    """Return the submission that this one is a copy of; itself, where it is none."""
+    """Return the submission that this one is a copy of, or itself where it is not a copy."""
     origin = sa.select(team_copies.c.origin_id).where(team_copies.c.submission_id == submission_id)
     number: int = connection.scalar(origin) or submission_id
     return number
@@ -197,7 +197,7 @@ def handed_in_by(database: Database, submission_ids: Collection[int]) -> dict[in
 
 
 def follow(connection: sa.Connection, origin_id: int) -> list[int]:
-    """Let copies show what is published of their origin; return whose they are."""
+    """Bring copies up to date with what is published of their origin; return whose they are."""
     copies = sa.select(team_copies.c.submission_id).where(team_copies.c.origin_id == origin_id)
     numbers = list(connection.scalars(copies))
     if not numbers:
@@ -214,7 +214,7 @@ def follow(connection: sa.Connection, origin_id: int) -> list[int]:
 
 
 def hand_over(connection: sa.Connection, person_id: int) -> list[tuple[str, int]]:
-    """Let what a person handed in for teams become another member's; return the labs and heirs.
+    """Pass what a person handed in for teams on to another member; return the labs and heirs.
 
     Their copy gives way to the original, with what they have asked about it.
     """

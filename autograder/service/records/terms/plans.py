@@ -49,10 +49,10 @@ class Plan:
 
     @classmethod
     def read(cls, term: object) -> "Plan":
-        """Return the plan that plain data is.
+        """Return the plan that plain data describes.
 
         Raises:
-            Refused: 422, it is none.
+            Refused: 422, it is not a plan.
         """
         parts: dict[str, Any] = term if isinstance(term, dict) else {}
         labs: Any = parts.get("labs")
@@ -231,7 +231,7 @@ def take(
     *,
     dry_run: bool,
 ) -> dict[str, Any]:
-    """Let the plan `body["term"]` hold, moved as `Move.read` says; return what that changes.
+    """Apply the plan `body["term"]`, moved as `Move.read` says; return what that changes.
 
     `rubrics` are those of the labs that are here. A dry run only says what would change.
 
