@@ -88,7 +88,7 @@ def _check_call(fn: Any, world_size: Any) -> int:
     """Return the number of ranks.
 
     Raises:
-        InvalidArgument: it is none, or there is nothing that they could call.
+        InvalidArgument: there is no such number of ranks, or `fn` is not a function.
     """
     if not callable(fn):
         raise InvalidArgument(

@@ -109,7 +109,7 @@ class Kernel:
         known = (axes, new, *key)
         call = self._calls.get(known)
         if call is None:
-            call = self._calls[known] = self._prepared(arrays, axes, new)
+            call = self._calls[known] = self._prepare(arrays, axes, new)
         self._latest = ((key, axes, new), call)
         return call
 
@@ -117,7 +117,7 @@ class Kernel:
         """Return the layouts compiled so far."""
         return list(self._functions)
 
-    def _prepared(self, arrays: Sequence[_Array], over: int | None, new: bool) -> _Call:
+    def _prepare(self, arrays: Sequence[_Array], over: int | None, new: bool) -> _Call:
         self._fit(arrays)
         shape = tuple(int(n or 0) for n in broadcast(*(a.shape for a in arrays), op="kernel"))
         axes = (len(shape) if over is None else over) if self.program.reduction else 0
@@ -129,7 +129,7 @@ class Kernel:
             nest = self._split(shape, axes, (*strides, result))
         n_bytes = math.prod(result_shape) * self.result_dtype.itemsize
         past_caches = new and n_bytes > PAST_CACHES and self._in_whole_lines(nest)
-        function = self._compiled(Layout(self._kinds(nest), len(nest.sizes) - 1, past_caches))
+        function = self._compile_for(Layout(self._kinds(nest), len(nest.sizes) - 1, past_caches))
         numbers = [nest.sizes[-1], *nest.sizes[:-1], *(n for s in nest.strides for n in s)]
         head = struct.pack(f"{len(numbers)}q", *numbers)
         pack = struct.Struct(f"{len(nest.strides)}q").pack
@@ -138,7 +138,7 @@ class Kernel:
         grain = -(-pool.GRAIN // numbers[0]) if self.program.reduction else pool.GRAIN
         return _Call(function.call, head, pack, result_shape, total if n_bytes else 0, grain, empty)
 
-    def _compiled(self, layout: Layout) -> Function:
+    def _compile_for(self, layout: Layout) -> Function:
         function = self._functions.get(layout)
         if function is None:
             function = self._functions[layout] = Function(loops.kernel(self.program, layout))

@@ -159,7 +159,7 @@ class ProductKernel:
         """
         a, b, bias = (x if x is None else np.asarray(x) for x in (a, b, bias))
         shape = result_shape(self.task, self.epilogue, a, b, bias)
-        a, b, bias = self._checked(a, b, bias)
+        a, b, bias = self._check_arrays(a, b, bias)
         last = self.task.samples_last
         if out is not None:
             check_fits(out, shape, self.dtype)
@@ -183,7 +183,7 @@ class ProductKernel:
     def _new(self, shape: tuple[int, ...]) -> _Array:
         return allocator.empty(shape, self.dtype)
 
-    def _checked(self, a: Any, b: Any, bias: Any) -> tuple[_Array, _Array, _Array]:
+    def _check_arrays(self, a: Any, b: Any, bias: Any) -> tuple[_Array, _Array, _Array]:
         """Return arrays of this dtype; where there is no bias, A stands for it."""
         bias = a if bias is None else np.ascontiguousarray(bias)
         for array in (a, b, bias):

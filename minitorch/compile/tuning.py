@@ -111,7 +111,7 @@ def tune(
         for trial in known:
             state.add(trial.point, trial.seconds)
     measure = measure or _clock(space)
-    while len(state.history) < trials and len(state.untried()):
+    while len(state.history) < trials and len(state.list_untried()):
         for number in propose(state, min(BATCH, trials - len(state.history))):
             point = dict(state.points[number])
             seconds = _seconds(measure, point)

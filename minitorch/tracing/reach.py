@@ -74,7 +74,7 @@ class Reach:
             self._search_modules()
         self.streams = [v for v in self._seen.values() if isinstance(v, np.random.Generator)]
 
-    def unfollowed(self) -> str:
+    def find_unfollowed(self) -> str:
         """Return what the function reads that may be another each time, unseen; "" if nothing."""
         named = [(key, value) for _, key, value in self._places if isinstance(key, str)]
         iterators = [k for k, v in named if isinstance(v, Iterator) and not isinstance(v, IOBase)]
@@ -185,7 +185,7 @@ class Reach:
             self._search(value.__func__)
             self._search(value.__self__)
         elif isinstance(code := getattr(value, "__code__", None), CodeType):
-            for part in self._used(value, code):
+            for part in self._list_reached(value, code):
                 self._search(part)
         elif hasattr(value, "__wrapped__"):  # such as another `jit`
             self._search(value.__wrapped__)
@@ -263,7 +263,7 @@ class Reach:
                     self._search(method)
         return others
 
-    def _used(self, function: Any, code: CodeType) -> Iterator[object]:
+    def _list_reached(self, function: Any, code: CodeType) -> Iterator[object]:
         """Yield what a Python function closes over, its defaults, and the globals it names."""
         if _is_of_the_library(function) or _is_of_python(function):
             return

@@ -54,7 +54,7 @@ def while_loop(
         results = body(*rebuild(now))
         after = _next_values(loop_vars, results if isinstance(results, list | tuple) else [results])
     _check(now, after)
-    made = While.capturing(test, after, now, parallel_iterations)
+    made = While.capture(test, after, now, parallel_iterations)
     values = rebuild(loop_outputs(made, first, name))
     return values[0] if len(values) == 1 else values
 

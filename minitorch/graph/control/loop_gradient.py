@@ -171,7 +171,7 @@ def _loop_back(loop: While, once: RoundBack, first: Sequence[Node], node: Node) 
             *(total + share for total, share in zip(at, shares, strict=True)),
         ]
         test = has_more(lists[0])
-    return type(loop).capturing(test, body, variables, loop.parallel_iterations)
+    return type(loop).capture(test, body, variables, loop.parallel_iterations)
 
 
 def _waits(node: Node) -> bool:

@@ -40,7 +40,7 @@ class While(StackOp):
 
     Attributes:
         variables: the placeholders of the loop's variables.
-        captured: the outer nodes that condition and body use; known to a loop made by `capturing`.
+        captured: the outer nodes that condition and body use; known to a loop made by `capture`.
         entrances: the placeholders that stand for these inside.
         given: the placeholders of all inputs; as a set, `placeholders`.
         test, body: whether there is another round; the variables' next values. Both depend on
@@ -56,7 +56,7 @@ class While(StackOp):
     built = (0, 0)
 
     @classmethod
-    def capturing(
+    def capture(
         cls,
         test: Node,
         body: Sequence[Node],
@@ -108,13 +108,13 @@ class While(StackOp):
         return self._places[node]
 
     def run(self, state: State, *arrays: object) -> Any:
-        return self.keeping(())(state, *arrays)
+        return self.run_keeping(())(state, *arrays)
 
     def runner(self, asked: Sequence[Node]) -> Callable[..., Any]:
         """Return `run` that also keeps the rounds of what is asked for by a `History`."""
-        return self.keeping(sorted({n.op.place for n in asked if isinstance(n.op, History)}))
+        return self.run_keeping(sorted({n.op.place for n in asked if isinstance(n.op, History)}))
 
-    def keeping(self, places: Sequence[int]) -> Callable[..., Outcome]:
+    def run_keeping(self, places: Sequence[int]) -> Callable[..., Outcome]:
         """Return `run` that also keeps the rounds of these nodes of `saved`."""
         test, once = self.steps(tuple(places))
         count = len(self.variables)

@@ -55,7 +55,7 @@ def check_graph(graph: Graph, node: Node, verb: str) -> None:
 def check_feeds_reach(fetches: Sequence[Node], feeds: Sequence[Node]) -> None:
     """Raise if a fed node is inside a loop, where every round has a value of its own.
 
-    A feed that no fetch needs is none of that: it has no effect, and may have none.
+    A feed that no fetch needs is allowed: it has no effect.
     """
     if not feeds:
         return

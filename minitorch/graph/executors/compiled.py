@@ -99,12 +99,14 @@ class Step:
         begin = "; sure()" if sure < 0 else ""
         lines = ["def step(state, values, feeds):", f"    [{into}] = feeds{begin}"]
         for i, node in enumerate(self.order):
-            line = self._guarded(node, "pass" if node in fed else self._line(node, fed))
+            line = self._guard(node, "pass" if node in fed else self._line(node, fed))
             unneeded = ", ".join(slot[n] for n in free[i])
             line += f"; del {unneeded}" if unneeded else ""
             lines.append(f"    {line}" + ("; sure()" if i == sure else ""))
-        result = "".join(f"{self._fetched(i, node)}, " for i, node in enumerate(self.fetches))
-        lines.append(f"    return {self._kept_apart(f'({result})')}")
+        result = "".join(
+            f"{self._fetch_expression(i, node)}, " for i, node in enumerate(self.fetches)
+        )
+        lines.append(f"    return {self._separate_results(f'({result})')}")
         return "\n".join(lines)
 
     def _line(self, node: Node, fed: Collection[Node]) -> str:
@@ -141,7 +143,7 @@ class Step:
             )
         return f"{target} = {call}"
 
-    def _guarded(self, node: Node, line: str) -> str:
+    def _guard(self, node: Node, line: str) -> str:
         """Return the statement with the test, where needed, that nothing before it was dead."""
         if node not in self.maybe_dead or node.op is None:
             return line
@@ -153,7 +155,7 @@ class Step:
         target, _, value = line.partition(" = ")
         return f"{target} = DEAD if {' or '.join(tests)} else ({value})"
 
-    def _fetched(self, i: int, node: Node) -> str:
+    def _fetch_expression(self, i: int, node: Node) -> str:
         """Return the expression for a fetched value: a copy if others may hold its array."""
         value = self.slot[node]
         if isinstance(node.op, NoOp):
@@ -166,7 +168,7 @@ class Step:
         shared = node in self.shared or isinstance(node.op, StateOp)
         return f"{'copy' if shared else 'own'}({value})"
 
-    def _kept_apart(self, result: str) -> str:
+    def _separate_results(self, result: str) -> str:
         """Return the results' expression, with a look at each where two may be one array."""
         own = [n for n in self.fetches if n not in self.shared and not isinstance(n.op, StateOp)]
         handed_on = len(own) > 1 and not all(is_fresh(n.op) for n in own)
@@ -185,7 +187,7 @@ class Step:
             return error
         node = self.order[line - HEADER_LINES - 1]
         if isinstance(error, KeyError) and isinstance(error.args[0], Variable):
-            return error.args[0].uninitialised()
+            return error.args[0].uninitialised_error()
         arrays = [values.get(self.slot[source]) for source in node.inputs]
         return explain(node, arrays, error)
 

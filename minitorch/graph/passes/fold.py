@@ -1,7 +1,7 @@
-"""Constants: what depends on them alone is computed now; one that a run feeds is none.
+"""Constants: what depends on them alone is computed now, unless a run feeds them.
 
-A loop captures what it uses from outside, but for constants, which stay as they are within. One
-that is fed is brought into the loops that have it inside, like anything else.
+A loop captures what it uses from outside, except constants, which stay as they are inside. One
+that is fed is brought into the loops that use it, like anything else.
 """
 
 from __future__ import annotations

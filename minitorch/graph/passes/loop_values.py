@@ -43,10 +43,12 @@ class _Slimmer:
         """Return the loop without what it need not carry; None if that is nothing."""
         loop, count = self.loop, len(self.loop.variables)
         places, saved = number_kept_lists(loop, self.asked)
-        carried = self._kept_variables(saved)
+        carried = self._find_needed(saved)
         new = self._constants()
         with like(self.node), outside():
-            fixed = {i: placeholder_like(loop.variables[i], "captured") for i in self._fixed(new)}
+            fixed = {
+                i: placeholder_like(loop.variables[i], "captured") for i in self._find_fixed(new)
+            }
         new.update((loop.variables[i], entrance) for i, entrance in fixed.items())
         before = [loop.test, *(loop.body[i] for i in carried), *saved]
         test, *after = copy_nodes(before, {**{p: p for p in self.loop.placeholders}, **new})
@@ -77,7 +79,7 @@ class _Slimmer:
         ]
         return Remade(made, tuple(self.inputs[i] for i in taken), slots, tuple(waits))
 
-    def _kept_variables(self, saved: Sequence[Node]) -> list[int]:
+    def _find_needed(self, saved: Sequence[Node]) -> list[int]:
         """Return the variables that matter, by number; one at least."""
         loop = self.loop
         place = {v: i for i, v in enumerate(loop.variables)}
@@ -108,7 +110,7 @@ class _Slimmer:
     def _constant(self, node: Node) -> bool:
         return isinstance(node, Constant) and node not in self.fed and not node.control_inputs
 
-    def _fixed(self, new: dict[Node, Node]) -> list[int]:
+    def _find_fixed(self, new: dict[Node, Node]) -> list[int]:
         """Return the variables that stay as they are; those that are constant go into `new`."""
         pairs = list(enumerate(zip(self.loop.variables, self.loop.body, strict=True)))
         moving = [end for _, (variable, end) in pairs if end is not variable]

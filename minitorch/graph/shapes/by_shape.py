@@ -103,7 +103,7 @@ def _rebuild_loop(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...
             if inner not in new:
                 new[inner] = _rebuild(inner, new)
         test, *body = (new[end] for end in ends)
-        fresh = While.capturing(test, body, variables, loop.parallel_iterations)
+        fresh = While.capture(test, body, variables, loop.parallel_iterations)
         rebuilt = build(fresh, (*inputs[:count], *fresh.captured), kind=HandleNode)
     rebuilt.control_inputs = control
     return rebuilt

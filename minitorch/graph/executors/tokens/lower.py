@@ -106,7 +106,7 @@ class Lowered:
 def lower(fetches: Sequence[Node], fed: Collection[Node] = ()) -> Lowered:
     """Return the graph below `fetches` with every loop taken apart; nothing above a fed node."""
     work = Lowering(set(fed))
-    ends = work.lowered(fetches, Level({node: node for node in fed}))
+    ends = work.lower_nodes(fetches, Level({node: node for node in fed}))
     after = {node: tuple(dict.fromkeys(before)) for node, before in work.after.items()}
     return Lowered(tuple(ends), _below([*ends, *work.ends], after, work.fed), after)
 
@@ -162,7 +162,7 @@ class Lowering:
         self.after: dict[Node, list[Node]] = {}
         self.ends: list[Node] = []
 
-    def lowered(self, nodes: Sequence[Node], level: Level) -> list[Node]:
+    def lower_nodes(self, nodes: Sequence[Node], level: Level) -> list[Node]:
         """Return what stands for `nodes`, once all that they need has been built in `level`."""
         known = set(level.new)
         order = schedule(nodes, known)
@@ -235,10 +235,10 @@ class Lowering:
             strict=True,
         )
         inside = Level(dict(outer), nodes_of_loop, level)
-        (test,) = self.lowered([loop.test], _part(inside, loop, nodes_of_loop.merges))
+        (test,) = self.lower_nodes([loop.test], _part(inside, loop, nodes_of_loop.merges))
         nodes_of_loop.decide(test)
         body = _part(inside, loop, nodes_of_loop.going)
-        ends = self.lowered([*loop.body, *(loop.saved[k] for k in places)], body)
+        ends = self.lower_nodes([*loop.body, *(loop.saved[k] for k in places)], body)
         nodes_of_loop.close(ends[:count], ends[count:])
         if loop.ordered:
             self.after[nodes_of_loop.pass_turn()] = body.effects
