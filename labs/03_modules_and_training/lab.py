@@ -800,7 +800,7 @@ def numbers(module):
 
 # %%
 theirs = TorchTraining(numbers(CNN(np.random.default_rng(0))))
-their_losses = [theirs(*theirs.there(x.numpy(), y.numpy())) for _, x, y in batches(12)]
+their_losses = [theirs(*theirs.to_device(x.numpy(), y.numpy())) for _, x, y in batches(12)]
 for loss in their_losses:
     curves.add("PyTorch", loss)
 apart = np.abs(np.subtract(my_losses, their_losses))
@@ -836,7 +836,7 @@ def runners(n):
     for device, name in {"cpu": "PyTorch", "cuda": "PyTorch, CUDA"}.items():
         if device == "cpu" or CUDA:
             step = TorchTraining(numbers(mine), device)
-            there = step.there(x.numpy(), y.numpy())
+            there = step.to_device(x.numpy(), y.numpy())
             found[name] = lambda step=step, there=there: step(*there)
     return found
 

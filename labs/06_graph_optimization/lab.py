@@ -26,7 +26,7 @@ from sklearn.datasets import load_digits
 import minitorch.graph as graph
 from autograder import compare, lab
 from lessons.device_note import device_note
-from lessons.graphs.program_device import counted_there, device, given_there, run_there
+from lessons.graphs.program_device import count_bytes, device, move_to_device, run_on_device
 from lessons.timing import milliseconds
 from minitorch.show import compare_passes, map_memory
 
@@ -621,12 +621,12 @@ for title, program in {"forward": forward, "with gradients": both}.items():
 # %%
 wide = layers(4, True, size=512, batch=2048)
 feeds, plan = random_feeds(wide), memory_plan(wide)
-given = given_there(wide, feeds)
-pairs = zip(run_there(wide, given), run(wide, feeds))
+given = move_to_device(wide, feeds)
+pairs = zip(run_on_device(wide, given), run(wide, feeds))
 right = [np.allclose(t.to("cpu").numpy(), a, rtol=1e-2, atol=1e-2) for t, a in pairs]
 del pairs
 expected = memory.alive_bytes(wide, plan)
-alive, requests = counted_there(wide, given)
+alive, requests = count_bytes(wide, given)
 print("on", DEVICE, "- right:", all(right))
 compare("MiB alive at the peak", max(expected) / 2**20, max(alive) / 2**20)
 compare("times to the system, second run", 0, requests)
@@ -730,7 +730,7 @@ stages["fused"] = fuse(stages["products"])
 stages["+ merged"] = fuse(merge_matmuls(stages["products"]))
 feeds = random_feeds(written)
 times = milliseconds(*[partial(bind(p), feeds) for p in stages.values()], repeats=21)
-there = [partial(run_there, p, given_there(p, feeds)) for p in stages.values()]
+there = [partial(run_on_device, p, move_to_device(p, feeds)) for p in stages.values()]
 times_there = milliseconds(*there, repeats=21)
 
 # %%
