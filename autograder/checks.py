@@ -181,14 +181,14 @@ def load_checks(path: Path) -> Checks:
         raise LabError(f"checks: {_place(error, path)} does not run: {problem}.") from error
     settings = [value for value in space.values() if isinstance(value, LabSettings)]
     checks = tuple(value for value in space.values() if isinstance(value, Check))
-    twice = _named_twice(tree, checks)
+    twice = _find_duplicate_names(tree, checks)
     if twice:
         raise LabError(f"checks: {path}: two checks are called {', '.join(twice)}. Rename one.")
     verify_requirements(checks)
     return Checks(checks, settings[-1] if settings else LabSettings(), learner_names(tree))
 
 
-def _named_twice(tree: ast.Module, checks: Sequence[Check]) -> list[str]:
+def _find_duplicate_names(tree: ast.Module, checks: Sequence[Check]) -> list[str]:
     """Return the names that two checks have, one of which may have taken the other's place."""
     names = [check.name for check in checks]
     written = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]

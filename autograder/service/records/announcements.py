@@ -100,7 +100,7 @@ def withdraw(database: Database, now: float, number: int, by: Person) -> None:
         text = sa.select(announcements.c.text).where(this == number)
         before = connection.scalar(text) if is_id(number) else None
         if before is None:
-            raise _missing(number)
+            raise _no_such_announcement(number)
         connection.execute(announcement_reads.delete().where(reads == number))
         connection.execute(announcements.delete().where(this == number))
         subject = f"announcement {number}"
@@ -114,7 +114,7 @@ def mark_read(database: Database, now: float, number: int, person: Person) -> No
         Refused: 404, they see none of that number.
     """
     if all(number != shown.id for shown in list_announcements(database, now, person)):
-        raise _missing(number)
+        raise _no_such_announcement(number)
     add = (
         "INSERT INTO announcement_reads (person_id, announcement_id) VALUES (:person, :number) "
         "ON CONFLICT DO NOTHING"
@@ -123,5 +123,5 @@ def mark_read(database: Database, now: float, number: int, person: Person) -> No
         connection.execute(sa.text(add), {"person": person.id, "number": number})
 
 
-def _missing(number: int) -> Refused:
+def _no_such_announcement(number: int) -> Refused:
     return Refused(404, f"announcement {number}: there is none of that number for you.")
