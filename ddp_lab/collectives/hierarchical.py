@@ -79,7 +79,7 @@ def _parts_of(x: NDArray, shares: int) -> list[list[slice]]:
     return parts
 
 
-def _between(
+def _reduce_between_hosts(
     comm: "Communicator", share: int, part: NDArray, is_all: bool, op: str
 ) -> Iterator[None]:
     """Reduce, in place, over the ranks that carry this share on each host, if this one does.
@@ -152,7 +152,7 @@ class _Memory:
         yield
         reduce_slice(inside, self._arrays, self._total, [], own, self._op)
         is_all = len(self.parts[0]) == 1
-        yield from _between(self._comm, me, self._total[own], is_all, self._op)
+        yield from _reduce_between_hosts(self._comm, me, self._total[own], is_all, self._op)
         for result in self._results:
             if result is not self._total:
                 result[own] = self._total[own]
@@ -176,7 +176,7 @@ def _all_reduce_by_messages(
             inside.combine(mine, inside.take(src), op)
         parts = [work.reshape(-1)[part] for part in _parts_of(work, shares)[inside.rank]]
         is_all = len(parts) == 1
-        between = [_between(comm, inside.rank, part, is_all, op) for part in parts]
+        between = [_reduce_between_hosts(comm, inside.rank, part, is_all, op) for part in parts]
         _in_turn([itertools.chain([None], steps) for steps in between], lambda: None)
         for dst in others:
             inside.isend(mine, dst)

@@ -247,7 +247,7 @@ def _stage(
         ]
         fetching, ways = sum(fetched_ways) - sum(ways), fetched_ways
     elif place.dp > 1:
-        exposed = _exposed(backward, n_bytes, place, how)
+        exposed = _exposed_seconds(backward, n_bytes, place, how)
     return _Stage(
         ways[0] + sends[0],
         ways[1] + sends[1],
@@ -260,7 +260,9 @@ def _stage(
     )
 
 
-def _exposed(backward: Sequence[float], n_bytes: Sequence[float], place: Mesh, how: _How) -> float:
+def _exposed_seconds(
+    backward: Sequence[float], n_bytes: Sequence[float], place: Mesh, how: _How
+) -> float:
     """Return what averaging gradients adds to the last backward."""
     if how.strategy == "parameter_server":
         send = partial(place.to_servers, servers=how.servers)

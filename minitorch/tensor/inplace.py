@@ -294,7 +294,7 @@ def _rank(dtype: DTypeLike) -> int:
     return 0 if name == "bool" else 2 if "float" in name else 1
 
 
-def _updating(name: str, function: Callable[..., object]) -> Callable[..., Any]:
+def _make_update(name: str, function: Callable[..., object]) -> Callable[..., Any]:
     """Return the method `name` that overwrites a tensor with `function` of it."""
 
     def method(self: InPlace, *others: object, **options: object) -> Any:
@@ -311,7 +311,7 @@ index_add index_fill index_put lerp log logical_not masked_fill neg pow reciproc
 round rsqrt scatter scatter_add scatter_reduce sigmoid sin sqrt square tanh tril triu trunc
 """
 for _name in _OF_METHODS.split():
-    setattr(InPlace, f"{_name}_", _updating(f"{_name}_", getattr(InPlace, _name)))
+    setattr(InPlace, f"{_name}_", _make_update(f"{_name}_", getattr(InPlace, _name)))
 for _function in (activation.elu, activation.leaky_relu):
     _name = f"{_function.__name__}_"
-    setattr(InPlace, _name, _updating(_name, _function))
+    setattr(InPlace, _name, _make_update(_name, _function))

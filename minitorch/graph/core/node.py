@@ -314,7 +314,7 @@ def build(op: Op, inputs: Sequence[object], kind: type[Node] = Node) -> Node:
         else:
             nodes = tuple([convert(value, None, graph) for value in inputs])
         if graph.control[-1] or graph.branches:
-            nodes = _as_seen_here(nodes, graph)
+            nodes = _adapt_inputs(nodes, graph)
         if any(isinstance(n.shape, UnknownShape) for n in nodes):
             spec = Spec(UNKNOWN, _guess_dtype(op, nodes))
         else:
@@ -346,7 +346,7 @@ def _graph_of(op: Op, values: Sequence[object]) -> Graph:
     return get_default_graph() if first is None else first.graph
 
 
-def _as_seen_here(nodes: tuple[Node, ...], graph: Graph) -> tuple[Node, ...]:
+def _adapt_inputs(nodes: tuple[Node, ...], graph: Graph) -> tuple[Node, ...]:
     """Return the inputs as a node built now must have them: read in order, inside its branch."""
     with graph.as_default():
         nodes = tuple([n.read() if hasattr(n, "read") else n for n in nodes])
