@@ -133,7 +133,8 @@ class LabGrader:
         seed = secrets.randbits(63)
         by_check, notes, sandbox = self.run(statements, tasks, seed, given=self._given_texts)
         results = [
-            by_check.get(t) or _not_attempted(t, _why_not(t.question, texts)) for t in self.tasks
+            by_check.get(t) or _not_attempted(t, _explain_not_attempted(t.question, texts))
+            for t in self.tasks
         ]
         report = replace(
             blank,
@@ -387,7 +388,7 @@ def _not_attempted(task: Task, output: str) -> CheckResult:
     )
 
 
-def _why_not(question: Question, texts: dict[str, str]) -> str:
+def _explain_not_attempted(question: Question, texts: dict[str, str]) -> str:
     names = [name for name in question.defines if name not in texts]
     if len(names) < len(question.defines):
         return "Not attempted: the starter is unchanged."

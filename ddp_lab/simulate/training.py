@@ -121,7 +121,7 @@ def training(
     """
     check_layers("training", workload)
     samples = _samples(len(workload), cluster, dp, tp, pp, microbatches, batch)
-    how = _how(strategy, servers, dp, bucket_bytes, overlap, states)
+    how = _check_strategy(strategy, servers, dp, bucket_bytes, overlap, states)
     place = mesh(cluster, dp, tp)
     _check_stages_fill_hosts(place, pp)
     times = [layer_time(layer, place, samples) for layer in workload]
@@ -187,7 +187,7 @@ def _samples(
     return batch // (dp * microbatches)
 
 
-def _how(
+def _check_strategy(
     strategy: str, servers: int | None, dp: int, bucket_bytes: float, overlap: bool, states: float
 ) -> _How:
     check_name("training", "strategy", strategy, STRATEGIES)

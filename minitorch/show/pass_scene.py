@@ -180,8 +180,8 @@ def _step(before: Stage, after: Stage, k: int, count: int) -> Step:
         return Step(f"{head}nothing to do here; {plural(len(after.nodes), 'node')}.")
     old, new = before.names, after.names
     left, known = set(new.values()), set(old.values())
-    removed = [_words_for(n) for n in before.nodes if old[n] not in left]
-    new_words = [_words_for(n) for n in after.nodes if new[n] not in known]
+    removed = [_describe(n) for n in before.nodes if old[n] not in left]
+    new_words = [_describe(n) for n in after.nodes if new[n] not in known]
     text = (
         f"{head}{plural(len(before.nodes), 'node')} become {len(after.nodes)}, and a predicted "
         f"{in_seconds(before.predicted_s)} become {in_seconds(after.predicted_s)}."
@@ -191,7 +191,7 @@ def _step(before: Stage, after: Stage, k: int, count: int) -> Step:
     return Step(text, tuple(rows))
 
 
-def _words_for(node: Node) -> str:
+def _describe(node: Node) -> str:
     if isinstance(node, Constant):
         return f"the constant {brief(node.value, 18)}"
     is_plain = node.op is None or node.op.name == node.name

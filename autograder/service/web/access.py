@@ -39,12 +39,12 @@ class LoginNeeded(Exception):
         self.path = f"/login?{here if request.method == 'GET' else 'unsent=1'}"
 
 
-async def _here(request: Request) -> Course:
+async def _course_of(request: Request) -> Course:
     course: Course = request.app.state.course
     return course
 
 
-Here = Annotated[Course, Depends(_here)]
+Here = Annotated[Course, Depends(_course_of)]
 
 
 def bearer(request: Request, course: Here) -> Person:

@@ -218,14 +218,14 @@ class Source:
         watch = Watch(self.transport, self.src, give_up)
         try:
             while not receive.done:
-                came = self._more(position, watch)
+                came = self._wait_for_more(position, watch)
                 position = self.read()
                 if not came and not receive.done:
                     raise silent(self.transport.rank, self.src, timeout_s)
         finally:
             watch.close()
 
-    def _more(self, position: int, watch: Callable[[], bool]) -> bool:
+    def _wait_for_more(self, position: int, watch: Callable[[], bool]) -> bool:
         words = self.transport.words
         try:
             return words.wait(self._ring.written, position + 1, watch)

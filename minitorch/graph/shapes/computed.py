@@ -177,7 +177,7 @@ class Piece(Op):
         self.dim, self.i = dim, i
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        return arrays[0][self._where(arrays)]
+        return arrays[0][self._slices(arrays)]
 
     def infer(self, *specs: Spec) -> Spec:
         return Spec(specs[1 + self.i].shape, specs[0].dtype)
@@ -187,7 +187,7 @@ class Piece(Op):
         parts = node.inputs[1:]
         return build(InPlace(self.dim, self.i), (out_grad, *parts)), *(None for _ in parts)
 
-    def _where(self, arrays: Sequence[Array]) -> tuple[slice, ...]:
+    def _slices(self, arrays: Sequence[Array]) -> tuple[slice, ...]:
         sizes = [array.shape[self.dim] for array in arrays[1:]]
         start = sum(sizes[: self.i])
         return (*[slice(None)] * self.dim, slice(start, start + sizes[self.i]))
@@ -202,7 +202,7 @@ class InPlace(Piece):
         total = sum(part.shape[self.dim] for part in parts)
         shape = (*x.shape[: self.dim], total, *x.shape[self.dim + 1 :])
         out = xp.zeros(shape, dtype=x.dtype)
-        out[self._where(arrays)] = x
+        out[self._slices(arrays)] = x
         return out
 
     def infer(self, *specs: Spec) -> Spec:

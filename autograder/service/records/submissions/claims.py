@@ -105,7 +105,7 @@ class Claims(Records):
         The next is the oldest of the person who was served least recently. Those of the labs in
         `avoid` are put aside (`release` brings them back).
         """
-        while any(there := self._anything()):
+        while any(there := self._has_work()):
             row = self._next(owner, lease_s, avoid, overdue=there.overdue)
             if row is None or row.lab not in avoid:
                 return None if row is None else self._claim(row)
@@ -129,7 +129,7 @@ class Claims(Records):
         notebook: bytes = self.database.scalar(query)
         return Claim(row.id, row.lab, notebook, row.tries, row.kills)
 
-    def _anything(self) -> Any:
+    def _has_work(self) -> Any:
         """Return whether any `waits`, or is `overdue`, without a writer's turn."""
         waits = sa.exists().where(lines.c.next_id.is_not(None))
         late = submissions.c.lease_until < self.clock()
