@@ -16,7 +16,7 @@ import numpy as np
 from ...arrays.library import DType, DTypeLike, cast, get_default_dtype, graph_dtype
 from ...arrays.shapes import Shape
 from ...errors import GraphError, GraphTypeError, MinitorchError
-from ...op import Op, Spec, Value, promoted
+from ...op import Op, Spec, Value, common_dtype
 from ...ops.elementwise.casting import cast_to
 from ...ops.elementwise.logic import eq, ne
 from ...ops.elementwise.rows import operator_of
@@ -361,7 +361,7 @@ def _promote(op: Op, inputs: Sequence[object], graph: Graph) -> tuple[Node, ...]
     dtype = getattr(loose[0], "dtype", None) if loose else None
     if dtype is None or any(getattr(value, "dtype", None) is not dtype for value in loose):
         operands = [_kind_for_promotion(value) for value in loose]
-        dtype = promoted(op, operands)
+        dtype = common_dtype(op, operands)
     elif op.promotes == "float" and dtype.kind != "f":
         dtype = get_default_dtype()
     first = [convert(value, None, graph) for value in own]
