@@ -181,14 +181,14 @@ def load_checks(path: Path) -> Checks:
         raise LabError(f"checks: {_place(error, path)} does not run: {problem}.") from error
     settings = [value for value in space.values() if isinstance(value, LabSettings)]
     checks = tuple(value for value in space.values() if isinstance(value, Check))
-    twice = _named_twice(tree, checks)
+    twice = _find_duplicate_names(tree, checks)
     if twice:
         raise LabError(f"checks: {path}: two checks are called {', '.join(twice)}. Rename one.")
     verify_requirements(checks)
     return Checks(checks, settings[-1] if settings else LabSettings(), learner_names(tree))
 
 
-def _named_twice(tree: ast.Module, checks: Sequence[Check]) -> list[str]:
+def _find_duplicate_names(tree: ast.Module, checks: Sequence[Check]) -> list[str]:
     """Return the names that two checks have, one of which may have taken the other's place."""
     names = [check.name for check in checks]
     written = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
@@ -233,23 +233,23 @@ def run_check(
             measured = check.function(cast(Student, remembering), rng)
     except Feedback as error:
         text = f"{error}{_missing_return(str(error), remembering.without_result)}"
-        return _explained(result, text, f"The hidden check failed. {error.hint}")
+        return _explain(result, text, f"The hidden check failed. {error.hint}")
     except NotAttempted as error:
-        explained = _explained(result, str(error), "Not attempted: something is not implemented.")
+        explained = _explain(result, str(error), "Not attempted: something is not implemented.")
         return replace(explained, outcome=Outcome.NOT_ATTEMPTED)
     except StudentError as error:
         short = f"Your code raised {_known_name(error.type_name)}."
         what = _deadlock(error) or f"Your code raised {error}"
         message = "\n".join(filter(None, [what, error.where]))
-        return _explained(result, message, short, error.traceback)
+        return _explain(result, message, short, error.traceback)
     except LimitReached as error:
         stopped = f"Your code was stopped: {error}."
         why = STOPPED.get(error.kind, "it ended by itself")
-        return _explained(result, stopped, f"Your code was stopped: {why}.")
+        return _explain(result, stopped, f"Your code was stopped: {why}.")
     except CheckBroken as error:
-        return _broken(result, str(error))
+        return _mark_broken(result, str(error))
     except (Exception, SystemExit) as error:
-        broken = _broken(result, traceback.format_exc())
+        broken = _mark_broken(result, traceback.format_exc())
         return replace(broken, unusable=_unusable(result.hidden, remembering.last, error))
     ratio = measured.median if isinstance(measured, Ratio) else None
     return replace(result, outcome=Outcome.CORRECT, score=max_score, ratio=ratio)
@@ -293,7 +293,7 @@ def _known_name(type_name: str) -> str:
     return type_name if known else "an exception"
 
 
-def _explained(
+def _explain(
     result: CheckResult, open_text: str, hidden_text: str, detail: str = ""
 ) -> CheckResult:
     output = hidden_text.strip() if result.hidden else open_text
@@ -301,7 +301,7 @@ def _explained(
     return replace(result, output=printable(output), detail=printable(detail))
 
 
-def _broken(result: CheckResult, detail: str) -> CheckResult:
+def _mark_broken(result: CheckResult, detail: str) -> CheckResult:
     output = "This check itself is broken. That is our mistake and costs you nothing."
     return replace(
         result,

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from autograder.errors import AutograderError
-from autograder.extras import told
+from autograder.extras import explain_import_error
 from autograder.service.running.command_line import add_commands
 from autograder.service.running.commands import Subparsers
 
@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int | None = arguments.run(arguments)
         sys.stdout.flush()
     except ModuleNotFoundError as error:
-        message = told(f"autograder {arguments.command}", error)
+        message = explain_import_error(f"autograder {arguments.command}", error)
         if message is None:
             raise
         print(message, file=sys.stderr)

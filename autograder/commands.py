@@ -16,7 +16,7 @@ from autograder.authoring.manifest import NOTEBOOK
 from autograder.authoring.source import find_labs, load_lab
 from autograder.errors import AutograderError, ReleaseRefused, SubmissionError
 from autograder.grading.judges import Graded, Judges, default_jobs, summary
-from autograder.grading.paths import Item, content_of, followed, items_of
+from autograder.grading.paths import Item, content_of, follow_link, items_of
 from autograder.printable import printable
 from autograder.records import Lab, Outcome
 
@@ -95,7 +95,7 @@ def check(arguments: argparse.Namespace) -> int:
     counted = _count_checks(grader)
     grader.tasks = tuple(task for task in grader.tasks if not task.check.hidden)
     try:
-        path = followed(arguments.notebook)
+        path = follow_link(arguments.notebook)
         data = with_files(content_of(path), path.parent)
         report = grader.grade(data, submission=arguments.notebook.name)
     except SubmissionError as error:
@@ -121,7 +121,7 @@ def grade(arguments: argparse.Namespace) -> None:
     lab = load_lab(arguments.lab)
     items = items_of(arguments.paths)
     _make_directory(arguments.out)
-    stored = [submission for item in items if (submission := _kept(arguments, item))]
+    stored = [submission for item in items if (submission := _find_graded(arguments, item))]
     known = {submission.item for submission in stored}
     graded = stored + _grade_all(lab, [item for item in items if item not in known], arguments)
     if not arguments.json and len(graded) > 1:
@@ -228,7 +228,7 @@ def _make_directory(out: Path) -> None:
         raise AutograderError(f"grade: cannot write to {out}: {problem}. Name another with -o.")
 
 
-def _kept(arguments: argparse.Namespace, item: Item) -> Graded | None:
+def _find_graded(arguments: argparse.Namespace, item: Item) -> Graded | None:
     """Return what `--resume` need not grade again.
 
     Both reports of a submission, and of no other, are there and younger than it.

@@ -23,14 +23,14 @@ _MODULES = {
 }  # fmt: skip
 
 
-def told(operation: str, error: ImportError) -> str | None:
+def explain_import_error(operation: str, error: ImportError) -> str | None:
     """Return which extra is not installed and what to do; None if the module is of no extra."""
     name = (error.name or "").partition(".")[0]
     extra = next((extra for extra, modules in _MODULES.items() if name in modules), None)
-    return extra and missing(operation, extra, str(error))
+    return extra and describe_missing(operation, extra, str(error))
 
 
-def missing(operation: str, extra: str, cause: str) -> str:
+def describe_missing(operation: str, extra: str, cause: str) -> str:
     """Return that an extra is not installed, why we think so, and the next step here."""
     root = Path(__file__).resolve().parent.parent
     if (root / "pyproject.toml").is_file():

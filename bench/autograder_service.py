@@ -38,7 +38,7 @@ from autograder.service.records.people import LEARNER, add_person
 from autograder.service.records.standings.standings import recount
 from autograder.service.records.store import Store, sqlite_url
 from autograder.service.records.submissions.claims import line_up
-from autograder.service.running.server import opened
+from autograder.service.running.server import open_server
 from autograder.service.settings import Settings
 
 SAMPLES = Path(__file__).parent.parent / "tests/autograder/sample_labs"
@@ -149,7 +149,7 @@ def claims_and_pages(data: Path, learners: int) -> None:
     print(f"{learners} learners by {LABS} labs, {learners} waiting", flush=True)
     for lab in range(LABS):
         shutil.copytree(SAMPLES / "scale_and_sum", data / "labs" / f"{lab:02}_lab")
-    with opened(Settings(data=data, labs=data / "labs", port=0), _NoGrader) as server:
+    with open_server(Settings(data=data, labs=data / "labs", port=0), _NoGrader) as server:
         claims = server.course.store.claims
         say_median("claim", GOALS_MS["claim"], lambda: claims.claim("bench", 1e6), 200)
         ready = threading.Event()

@@ -28,7 +28,7 @@ class TorchTraining:
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=LR)
         self.device = device
 
-    def there(self, *arrays: object) -> list[object]:
+    def to_device(self, *arrays: object) -> list[object]:
         """Return arrays as tensors on the device."""
         import torch
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 
-def missing(operation: str, extra: str, cause: object) -> str:
+def describe_missing(operation: str, extra: str, cause: object) -> str:
     """Return that an extra is not installed, why we think so, and the next step here."""
     root = Path(__file__).resolve().parent.parent
     if (root / "pyproject.toml").is_file():

@@ -77,7 +77,7 @@ def test_a_server_that_cannot_sign_in_does_not_start(
 
 def test_a_module_of_no_extra_is_not_taken_for_one() -> None:
     error = ModuleNotFoundError("No module named 'autograder.x'", name="autograder.x")
-    assert autograder.extras.told("autograder start", error) is None
+    assert autograder.extras.explain_import_error("autograder start", error) is None
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_wheel_names_its_distribution_and_the_python_it_is_in(
     installed = tmp_path / "site" / "package" / "extras.py"
     installed.parent.mkdir(parents=True)
     installed.write_text(source.read_text())
-    program = "from package.extras import missing; print(missing('x', 'lab', 'y'))"
+    program = "from package import extras; print(extras.describe_missing('x', 'lab', 'y'))"
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=tmp_path / "site",

@@ -24,7 +24,7 @@ CHECKED = """
 import json, minitorch, autograder
 from autograder import lab
 q = lab("autodiff")
-card = q.checked(q.practice.lab.questions[0])
+card = q.check_question(q.practice.lab.questions[0])
 print(json.dumps([autograder.__file__, minitorch.__file__, q.practice.lab.title, str(card)]))
 """
 

@@ -86,6 +86,6 @@ def test_what_goes_wrong_says_what_to_do_and_where_more_stands(
 
 def test_the_line_of_an_extra_and_of_refused_namespaces_end_with_their_places() -> None:
     for package in (autograder.extras, ddp_lab.extras, minitorch.extras):
-        line = package.missing("work", "torch", ImportError("no torch"))  # type: ignore[arg-type]
+        line = package.describe_missing("work", "torch", ImportError("no torch"))  # type: ignore[arg-type]
         assert line.endswith("Help: when_it_does_not_work.html#something-is-not-installed")
     assert refusal("bridge", "Operation not permitted").endswith("#hosts-cannot-be-made")

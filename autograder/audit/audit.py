@@ -37,7 +37,7 @@ def audit(lab: Lab, *, jobs: int | None = None) -> dict[str, Any]:
     """Return {"lab": name, "mutants": n, "killed": k, "survivors": [...], "paid": [...]}.
 
     A survivor has `question`, `line` (in the answer), `change`, `before`, `after` and `diff`;
-    what was paid, see `paid_for_nothing`.
+    what was paid, see `find_unearned_points`.
 
     Raises:
         LabError: the solution itself does not pass the checks.
@@ -50,7 +50,7 @@ def audit(lab: Lab, *, jobs: int | None = None) -> dict[str, Any]:
         own = [tuple(c.name for c in checks.of(case.question)) for case in cases]
         alive = _survivors(trials, cases, own, timeout_s)
         alive = _survivors(trials, alive, [every] * len(alive), timeout_s)
-        paid = paid_for_nothing(lab, trials, timeout_s=timeout_s)
+        paid = find_unearned_points(lab, trials, timeout_s=timeout_s)
     return {
         "lab": lab.name,
         "mutants": len(cases),
@@ -60,7 +60,7 @@ def audit(lab: Lab, *, jobs: int | None = None) -> dict[str, Any]:
     }
 
 
-def paid_for_nothing(
+def find_unearned_points(
     lab: Lab,
     trials: Trials,
     *,

@@ -23,7 +23,7 @@ MOST = 20_000  # objects that a call looks at, the youngest: it has to end soon
 DEPTH = 8  # how far into lists of lists two values are compared
 
 
-def stolen(solution: Callable[[], Any]) -> Any:
+def find_copy(solution: Callable[[], Any]) -> Any:
     """Return what equals the result of `solution`, perhaps reversed, and was there before it ran.
 
     What the judge holds is left out, for in grading it is another process; so are ranks, which are
@@ -34,19 +34,19 @@ def stolen(solution: Callable[[], Any]) -> Any:
     """
     if threading.current_thread() is not threading.main_thread():
         raise LookupError("a rank's memory is its own")
-    there, judges = _there(sys._getframe(1))
+    there, judges = list_reachable(sys._getframe(1))
     try:
         right = solution()
     except Exception as error:
         raise LookupError("the solution raises") from error
-    for value in _like(right, there, judges) if _telling(right) else ():
+    for value in _like(right, there, judges) if _is_specific(right) else ():
         for candidate in (value, _reverse(value)):
             if candidate is not right and _equal(candidate, right, DEPTH):
                 return candidate
     raise LookupError("nothing in the process equals it")
 
 
-def _there(thief: FrameType) -> tuple[list[Any], set[int]]:
+def list_reachable(thief: FrameType) -> tuple[list[Any], set[int]]:
     """Return what the probe holds, what the collector knows, and what these refer to.
 
     And the ids of what is no find: what the judge's frames hold, directly or not, and the thief's.
@@ -103,7 +103,7 @@ def _reverse(value: Any) -> Any:
         return None
 
 
-def _telling(value: Any) -> bool:
+def _is_specific(value: Any) -> bool:
     """Return whether a value is more than what is everywhere: a number, a pair of small ones."""
     if isinstance(value, float):
         return not value.is_integer()

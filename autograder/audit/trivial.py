@@ -25,7 +25,7 @@ RETURNS = {
     "chance": "{array} * 0.0 + __import__('random').gauss(0.0, 1.0)",
 }
 THEFT = "theft"
-STOLEN = "__import__('autograder.audit.theft', fromlist=['stolen']).stolen(lambda: {call})"
+STOLEN = "__import__('autograder.audit.theft', fromlist=['find_copy']).find_copy(lambda: {call})"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 VALUES = ("None", "float('nan')", "0", "1", "-1", "True", "False", "''", "[]")
 
@@ -65,11 +65,11 @@ def trivial_answers(text: str, lines: frozenset[int]) -> Iterator[TrivialAnswer]
 
 def _functions(tree: ast.Module, value: str, lines: frozenset[int]) -> None:
     """Give the functions and methods on `lines` a body that returns `value`."""
-    for node, method in _written(tree, lines):
+    for node, method in _list_functions(tree, lines):
         node.body = _body(node, value, method=method)
 
 
-def _written(tree: ast.Module, lines: frozenset[int]) -> Iterator[tuple[Function, bool]]:
+def _list_functions(tree: ast.Module, lines: frozenset[int]) -> Iterator[tuple[Function, bool]]:
     """Yield the functions on `lines`, and whether each is a method."""
     for node in tree.body:
         method = isinstance(node, ast.ClassDef)
@@ -83,7 +83,7 @@ def _put_into_thieves(tree: ast.Module, lines: frozenset[int]) -> bool:
 
     A thief has the solution inside, under its own name, so that it may call itself.
     """
-    answers = list(_written(tree, lines))
+    answers = list(_list_functions(tree, lines))
     for node, _ in answers:
         node.body = [ast.Pass()] if node.name == "__init__" else _thief(node)
     return any(node.name != "__init__" for node, _ in answers)

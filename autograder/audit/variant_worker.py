@@ -25,7 +25,7 @@ from typing import Any
 from autograder.authoring.source import load_lab
 from autograder.grading.grade import LabGrader
 from autograder.grading.line_process import Answer, Request, Serving
-from autograder.grading.slicing import Analysed, needed, statements_of
+from autograder.grading.slicing import Analysed, select_needed, statements_of
 from autograder.records import Limits
 from autograder.student.local import LocalStudent
 from autograder.student.protocol import COMMUNICATOR, WorkerStudent
@@ -54,7 +54,7 @@ def _in_process(limits: Limits) -> Iterator[WorkerStudent]:
 def _preload(grader: LabGrader) -> None:
     """Import what the solution's statements and its ranks import, once, not in every fork."""
     roots = {name for task in grader.tasks for name in task.question.defines}
-    for statement in needed(grader.solution, roots | grader.checks.names):
+    for statement in select_needed(grader.solution, roots | grader.checks.names):
         words = statement.text.split()
         if words[0] in ("import", "from"):
             with contextlib.suppress(ImportError):

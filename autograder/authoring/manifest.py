@@ -64,7 +64,7 @@ def load_released(directory: Path | str) -> Lab:
         raise LabError(f"lab: cannot read {path}: {error!r}. Release the lab again.") from error
 
 
-def handed_out(directory: Path) -> str:
+def read_handout(directory: Path) -> str:
     """Return the notebook of a released directory as it was handed out.
 
     Raises:

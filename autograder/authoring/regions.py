@@ -33,7 +33,7 @@ def answer_line(question: str) -> str:
     return f"**Answer** ({question}):"
 
 
-def handed_out(question: str, starter: str) -> str:
+def form_below(question: str, starter: str) -> str:
     """Return what stands below a manual question's answer line before anybody writes there."""
     return starter.partition(answer_line(question))[2].strip()
 

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from autograder.audit.audit import paid_for_nothing
+from autograder.audit.audit import find_unearned_points
 from autograder.audit.variants import Trials, Variant, Verdict
 from autograder.authoring.manifest import MANIFEST, NOTEBOOK, to_manifest
 from autograder.authoring.notebook import learner_notebook, solution_notebook
@@ -105,7 +105,9 @@ def contradictions(lab: Lab, checks: Checks, trials: Trials) -> Iterator[str]:
     yield from _starter_faults(started.verdicts)
     for trial in others[: len(SEEDS)]:
         lost = [v for v in trial.verdicts if v.outcome is not Outcome.CORRECT or v.broken]
-        yield from (f"the solution fails {v.check}: {_short(v)}{_whose(v)}" for v in lost)
+        yield from (
+            f"the solution fails {v.check}: {_short(v)}{_explain_missing_module(v)}" for v in lost
+        )
         if trial.ended:
             yield f"the solution does not come to an end: ended {trial.ended}."
         if lost or trial.ended:
@@ -117,7 +119,7 @@ def contradictions(lab: Lab, checks: Checks, trials: Trials) -> Iterator[str]:
 
 def _paid(lab: Lab, trials: Trials) -> Iterator[str]:
     """Yield which checks pay an answer that does nothing."""
-    for paid in paid_for_nothing(lab, trials):
+    for paid in find_unearned_points(lab, trials):
         yield (
             f"the check {paid['check']} pays for nothing: {paid['question']} passes it by giving "
             f"back {paid['answer']}. A loop over zip() ends with the shorter side: compare "
@@ -176,7 +178,7 @@ def _not_caught(mistake: WrongAnswer, verdict: Verdict | None, ended: str) -> It
         yield f"{name}: {mistake.check} says {_short(verdict)!r}, expected {mistake.says!r} in it."
 
 
-def _whose(verdict: Verdict) -> str:
+def _explain_missing_module(verdict: Verdict) -> str:
     """Return that it is no fault of the solution's, where it lacks a module; else nothing."""
     if f"raised {ModuleNotFoundError.__name__}" not in verdict.said:
         return ""

@@ -52,7 +52,7 @@ def _way(start: str, end: str, known: "Mapping[str, Check]") -> list[str]:
     return []
 
 
-def required(checks: "Sequence[Check]", name: str) -> list[str]:
+def list_requirements(checks: "Sequence[Check]", name: str) -> list[str]:
     """Return the names of what `name` requires, and what these require, nearest first."""
     known = {check.name: check for check in checks}
     names = list(dict.fromkeys(known[name].requires))
@@ -61,7 +61,7 @@ def required(checks: "Sequence[Check]", name: str) -> list[str]:
     return names
 
 
-def settled(
+def apply_requirements(
     results: Mapping[str, CheckResult], checks: "Sequence[Check]"
 ) -> dict[str, CheckResult]:
     """Return `results`, by name of the check, with what is required taken into account.
@@ -77,7 +77,7 @@ def settled(
             settled_results[name] = results[name]
             for other in known[name].requires:
                 if other in results:
-                    settled_results[name] = _waiting(
+                    settled_results[name] = _withhold_points(
                         settled_results[name], known[other], settle(other)
                     )
         return settled_results[name]
@@ -87,7 +87,7 @@ def settled(
     return settled_results
 
 
-def _waiting(result: CheckResult, other: "Check", gate: CheckResult) -> CheckResult:
+def _withhold_points(result: CheckResult, other: "Check", gate: CheckResult) -> CheckResult:
     if gate.outcome is Outcome.CORRECT or result.outcome is not Outcome.CORRECT:
         return result
     note = "This holds, and counts once a hidden check of this question does too."

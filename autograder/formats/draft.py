@@ -90,7 +90,7 @@ def write(draft: Draft, path: Path, directory: Path) -> list[Path]:
     return [directory / name for name in files]
 
 
-def defined(text: str) -> list[str]:
+def list_defined_names(text: str) -> list[str]:
     """Return the names of functions and classes that a cell defines; else of its variables."""
     try:
         body = ast.parse(plain_python(text)).body
@@ -130,11 +130,11 @@ def _source(draft: Draft, name: str) -> str:
         attributes = dict(cell.attributes)
         if "question" in attributes:
             attributes.setdefault("points", f"{points.get(attributes['question'], 0.0):g}")
-        parts.append(_written(replace(cell, attributes=attributes)))
+        parts.append(_write_cell(replace(cell, attributes=attributes)))
     return "\n\n".join(parts) + "\n"
 
 
-def _written(cell: Cell) -> str:
+def _write_cell(cell: Cell) -> str:
     words = ["# %%", *(["[markdown]"] if cell.kind == "markdown" else [])]
     for key, value in cell.attributes.items():
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')

@@ -19,8 +19,8 @@ from autograder.formats.draft import (
     Test,
     alone,
     check_cell,
-    defined,
     has_code,
+    list_defined_names,
     notebook_cells,
     write,
 )
@@ -66,16 +66,16 @@ def assert_check(name: str, namespace: dict[str, Any], directory: str = ".") -> 
     """
     import secrets
 
-    from autograder.authoring.requirements import required, settled
+    from autograder.authoring.requirements import apply_requirements, list_requirements
     from autograder.checks import run_check
     from autograder.records import Outcome
     from autograder.student.local import LocalStudent
 
     checks = load_checks(Path(directory) / CHECKS).checks
-    names = {name, *required(checks, name)}
+    names = {name, *list_requirements(checks, name)}
     student, seed = LocalStudent(namespace), secrets.randbits(63)
     results = {c.name: run_check(c, student, seed) for c in checks if c.name in names}
-    result = settled(results, checks)[name]
+    result = apply_requirements(results, checks)[name]
     if result.outcome is not Outcome.CORRECT:
         raise AssertionError(result.output or str(result.outcome))
 
@@ -89,7 +89,7 @@ def _add(draft: Draft, cell: Cell, about: dict[str, Any], question: str) -> str:
         attributes = {"question": name, "points": f"{points:g}", "manual": "true"}
         draft.cells.append(replace(cell, attributes=attributes))
     elif solution and cell.kind == "code":
-        names = defined(cell.text)
+        names = list_defined_names(cell.text)
         question = names[0] if names else name
         attributes = {"question": question}
         if len(names) > 1:

@@ -31,8 +31,8 @@ from autograder.formats.draft import (
     Test,
     alone,
     check_cell,
-    defined,
     has_code,
+    list_defined_names,
     notebook_cells,
     write,
 )
@@ -106,7 +106,7 @@ def _close(draft: Draft, block: Block) -> None:
         about = {"question": block.name, "points": points, "manual": "true"}
         draft.cells.append(Cell("markdown", "\n".join(lines), about))
     elif code:
-        names = defined(code)
+        names = list_defined_names(code)
         about = {"question": block.name}
         if names and names != [block.name]:
             about["defines"] = " ".join(dict.fromkeys(names))

@@ -16,7 +16,7 @@ from typing import Any
 
 from autograder.authoring.source import SOURCE
 from autograder.errors import AutograderError, SubmissionError
-from autograder.extras import missing
+from autograder.extras import describe_missing
 from autograder.grading.grade import CHECKS
 from autograder.grading.judge import judge_process, most_s, notebook_request
 from autograder.grading.line_process import Answer, JobRefused, ProcessEnded, Request
@@ -44,7 +44,7 @@ class Cluster:
         Raises:
             AutograderError: there is no scheduler, no GPU, or a worker cannot grade the lab at all.
         """
-        dask = distributed("grade")
+        dask = import_dask("grade")
         files = {lab: lab_files(Path(lab)) for lab in {request["lab"] for request in requests}}
         try:
             client = client_of(dask, self.address, timeout=CONNECT_S)
@@ -65,12 +65,12 @@ class Cluster:
                     continue
                 travels = notebook_request(Path(request["lab"]), data, request["name"], timeout_s)
                 arguments = (files[request["lab"]], travels, self.gpu)
-                waiting[client.submit(graded, *arguments, **options)] = number
+                waiting[client.submit(grade_on_worker, *arguments, **options)] = number
             for future in dask.as_completed(list(waiting)):
                 yield waiting[future], _answer(future)
 
     def close(self) -> None:
-        """Let go: of nothing, for no connection outlives its answers."""
+        """Do nothing: no connection outlives its answers."""
 
     def _require_gpu(self, client: Any) -> None:
         """Refuse to wait for ever where no worker has a GPU."""
@@ -97,7 +97,7 @@ def lab_files(directory: Path) -> Files:
     return tuple((name, (directory / name).read_text("utf-8")) for name in (SOURCE, CHECKS))
 
 
-def graded(files: Files, request: Request, gpu: bool, wall: str | None = None) -> Answer:
+def grade_on_worker(files: Files, request: Request, gpu: bool, wall: str | None = None) -> Answer:
     """Return the answer of a judge about one submission; runs in a thread of a worker.
 
     The judge is a process of its own, as on one machine: what hangs or kills it, a check among
@@ -123,7 +123,7 @@ _FIRST = threading.Lock()  # two threads of a worker have one pool
 @functools.lru_cache
 def _judges(gpu: bool, wall: str | None) -> Pool:
     """Return this worker's judges, one for each of its threads at most."""
-    most = distributed("grade").get_worker().state.nthreads
+    most = import_dask("grade").get_worker().state.nthreads
     return Pool(functools.partial(judge_process, gpu=gpu, wall=wall), most)
 
 
@@ -140,11 +140,11 @@ def _lab(files: Files, name: str) -> Path:
 @functools.lru_cache(maxsize=1)
 def _folder() -> "tempfile.TemporaryDirectory[str]":
     """Return a folder of this worker's, in the place that Dask sweeps after workers that died."""
-    place = distributed("grade").get_worker().local_directory
+    place = import_dask("grade").get_worker().local_directory
     return tempfile.TemporaryDirectory(prefix="autograder-", dir=place)
 
 
-def distributed(command: str) -> Any:
+def import_dask(command: str) -> Any:
     """Return Dask's package, for a command that was given `--scheduler`.
 
     Raises:
@@ -153,7 +153,9 @@ def distributed(command: str) -> Any:
     try:
         import distributed
     except ImportError as error:
-        raise AutograderError(missing(f"{command}: --scheduler", "grade", str(error))) from error
+        raise AutograderError(
+            describe_missing(f"{command}: --scheduler", "grade", str(error))
+        ) from error
     return distributed
 
 

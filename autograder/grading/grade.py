@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from autograder.authoring.manifest import handed_out as released_notebook
-from autograder.authoring.regions import PLACEHOLDER, handed_out, learner_text, solution_text
-from autograder.authoring.requirements import settled
+from autograder.authoring.manifest import read_handout as released_notebook
+from autograder.authoring.regions import PLACEHOLDER, form_below, learner_text, solution_text
+from autograder.authoring.requirements import apply_requirements
 from autograder.authoring.source import SOURCE, load_lab
 from autograder.checks import Checks, load_checks, run_check
 from autograder.errors import LabError, SubmissionError
@@ -22,8 +22,8 @@ from autograder.grading.deadline import deadline
 from autograder.grading.slicing import (
     Analysed,
     definitions,
-    needed,
     same_code,
+    select_needed,
     statements_of,
     words_of_hidden_bindings,
 )
@@ -99,7 +99,7 @@ class LabGrader:
         self.read_s = READ_S
         self._open = open_student or self._sandboxed
         self._source = _nothing if open_student else _workers(source, gpu)
-        handed_out = statements_of([("code", text) for text in _given(lab)])
+        handed_out = statements_of([("code", text) for text in _handed_out_code(lab)])
         self._given = definitions(handed_out)
         self._given_texts = frozenset(analysed.statement.text for analysed in handed_out)
         starters = {q.name: statements_of([("code", q.starter)]) for q in lab.questions}
@@ -127,13 +127,14 @@ class LabGrader:
         ready = {
             q.name
             for q in self.lab.questions
-            if not q.manual and (self.attempted(q, texts) or not unseen.isdisjoint(q.defines))
+            if not q.manual and (self.is_attempted(q, texts) or not unseen.isdisjoint(q.defines))
         }
         tasks = [t for t in self.tasks if t.question.name in ready]
         seed = secrets.randbits(63)
         by_check, notes, sandbox = self.run(statements, tasks, seed, given=self._given_texts)
         results = [
-            by_check.get(t) or _not_attempted(t, _why_not(t.question, texts)) for t in self.tasks
+            by_check.get(t) or _not_attempted(t, _explain_not_attempted(t.question, texts))
+            for t in self.tasks
         ]
         report = replace(
             blank,
@@ -157,7 +158,7 @@ class LabGrader:
         call_s = min(self.limits.call_s, wall_s * CALL_SHARE)
         self.limits = replace(self.limits, wall_s=wall_s, cpu_s=wall_s, call_s=call_s)
 
-    def attempted(self, question: Question, texts: dict[str, str]) -> bool:
+    def is_attempted(self, question: Question, texts: dict[str, str]) -> bool:
         """Return whether a definition of the answer, or of its cell, is not the one given."""
         written = [name for name in self._names[question.name] if name in texts]
         return any(
@@ -189,24 +190,24 @@ class LabGrader:
         with self._open(self.limits) as student:
             ends = time.monotonic() + self.limits.wall_s  # to start a sandbox is our time
             student.allow(self.limits.wall_s)
-            sliced = needed(statements, self._roots(tasks))
+            sliced = select_needed(statements, self._roots(tasks))
             failures = student.load(sliced)
             by_check = self._in_turn(self._check, tasks, student, seed, ends)
             kind, student_notes = student.kind, student.notes
-        by_check = settled(by_check, [task.check for task in tasks])
+        by_check = apply_requirements(by_check, [task.check for task in tasks])
         missed = {r.question for r in by_check.values() if r.outcome is not Outcome.CORRECT}
         if missed and given is not None:
-            whole = needed(statements, self._roots(tasks), given=given)
+            whole = select_needed(statements, self._roots(tasks), given=given)
             again = [t for t in tasks if t.question.name in missed]
             if whole != sliced:
-                by_check |= self._better_by_whole(whole, again, seed, ends, by_check)
+                by_check |= self._retry_with_everything(whole, again, seed, ends, by_check)
         if source is not None and source.failure is not None:
             raise source.failure  # a check that asked for another took it for a mistake
         results = {task: by_check[task.check.name] for task in tasks}
         notes = list(dict.fromkeys(_stopped(failure) for failure in failures))
         return results, [*notes[:MAX_NOTES], *student_notes], kind
 
-    def _better_by_whole(
+    def _retry_with_everything(
         self,
         whole: Sequence[Statement],
         tasks: Sequence[Task],
@@ -231,7 +232,7 @@ class LabGrader:
             again = ask(missed)
             gained = {r.question for name, r in again.items() if r.score > first[name].score}
             again |= ask([t for t in tasks if t not in missed and t.question.name in gained])
-        again = settled(again, [task.check for task in tasks])
+        again = apply_requirements(again, [task.check for task in tasks])
         better: dict[str, CheckResult] = {}
         for question in gained:
             names = [task.check.name for task in tasks if task.question.name == question]
@@ -259,7 +260,7 @@ class LabGrader:
     def _check(self, task: Task, student: WorkerStudent, seed: int, left: float) -> CheckResult:
         result = self._ask(task, student, seed, left)
         if result.broken or _lacks_module(result):
-            return self._judged(task, result, seed)
+            return self._judge_broken(task, result, seed)
         return result
 
     def _ask(self, task: Task, student: WorkerStudent, seed: int, left: float) -> CheckResult:
@@ -269,7 +270,7 @@ class LabGrader:
         student.allow(left)
         return run_check(task.check, student, seed, task.max_score, within_s=left + SPARE_S)
 
-    def _judged(self, task: Task, result: CheckResult, seed: int) -> CheckResult:
+    def _judge_broken(self, task: Task, result: CheckResult, seed: int) -> CheckResult:
         """Return a broken result as it stands, or as incorrect if the answer provoked it.
 
         A check that breaks on an odd answer and not on the solution would otherwise be a way to
@@ -280,7 +281,7 @@ class LabGrader:
         within_s = (task.check.timeout_s or self.limits.call_s) + SPARE_S
         with self._open(replace(self.limits, call_s=self.limits.wall_s)) as student:
             student.allow(self.limits.wall_s)
-            student.load(needed(self.solution, self._roots([task])))
+            student.load(select_needed(self.solution, self._roots([task])))
             again = run_check(task.check, student, seed, task.max_score, within_s=within_s)
         passes = again.outcome is Outcome.CORRECT and not again.broken
         if not result.broken:
@@ -298,7 +299,7 @@ class LabGrader:
         for question in self.lab.questions:
             if question.manual:
                 text = printable(answers.get(question.name, ""), 20_000)
-                form = printable(handed_out(question.name, question.starter), 20_000)
+                form = printable(form_below(question.name, question.starter), 20_000)
                 answer = "" if text in (PLACEHOLDER, form) else text
                 yield ManualAnswer(question.name, question.points, question.rubric, answer)
 
@@ -360,7 +361,7 @@ def _nothing() -> None:
     """Return no source: the student is not of the sandbox."""
 
 
-def _given(lab: Lab) -> list[str]:
+def _handed_out_code(lab: Lab) -> list[str]:
     """Return the code that learners are given, cell by cell, as far as the lab has it."""
     if not lab.cells and (lab.directory / SOURCE).is_file():
         lab = load_lab(lab.directory)
@@ -387,7 +388,7 @@ def _not_attempted(task: Task, output: str) -> CheckResult:
     )
 
 
-def _why_not(question: Question, texts: dict[str, str]) -> str:
+def _explain_not_attempted(question: Question, texts: dict[str, str]) -> str:
     names = [name for name in question.defines if name not in texts]
     if len(names) < len(question.defines):
         return "Not attempted: the starter is unchanged."

@@ -55,9 +55,9 @@ class Judges:
             closing(pool.answers(requests, most_s(self.timeout_s))) as answers,
         ):
             for number, answer in answers:
-                yield self._graded(items[number], answer)
+                yield self._make_graded(items[number], answer)
 
-    def _graded(self, item: Item, answer: Answer | ProcessEnded) -> Graded:
+    def _make_graded(self, item: Item, answer: Answer | ProcessEnded) -> Graded:
         if isinstance(answer, JobRefused) and answer.fatal:
             raise AutograderError(str(answer)) from answer
         if isinstance(answer, ProcessEnded):
@@ -65,15 +65,15 @@ class Judges:
             return self._unread(item, reason)
         if "unread" in answer:
             return self._unread(item, answer["unread"])
-        return self._written(item, Report.from_dict(answer["report"]))
+        return self._write_report(item, Report.from_dict(answer["report"]))
 
     def _unread(self, item: Item, reason: str) -> Graded:
         """Return the report on a submission of which nothing could be graded."""
         from autograder.grading.grade import LabGrader
 
-        return self._written(item, LabGrader(self.lab).unreadable(reason, item.label))
+        return self._write_report(item, LabGrader(self.lab).unreadable(reason, item.label))
 
-    def _written(self, item: Item, report: Report) -> Graded:
+    def _write_report(self, item: Item, report: Report) -> Graded:
         write(report, self.out, item.stem, staff=self.staff)
         broken = [f"{r.question}: {r.name}: {r.detail}" for r in report.results if r.broken]
         return Graded(item, to_gradescope(report, staff=self.staff), broken)

@@ -159,7 +159,7 @@ class LineProcess:
                     os.killpg(self._process.pid, signal.SIGKILL)  # it has a session of its own
 
     def close(self) -> None:
-        """Let it end; end it where it does not."""
+        """Ask the process to end, and kill it where it does not."""
         self._input.close()
         self._reap()
         self._output.close()

@@ -53,13 +53,13 @@ def items_of(paths: Iterable[Path | str]) -> list[Item]:
             if path not in items:
                 name = path.relative_to(root) if below else Path(path.name)
                 stem = path.stem if stems[path.stem] < 2 else "-".join(name.with_suffix("").parts)
-                real = path if below else followed(path)
+                real = path if below else follow_link(path)
                 items[path] = Item(real, _free(stem, path, taken), name.as_posix())
                 taken.add(items[path].stem)
     return list(items.values())
 
 
-def followed(path: Path) -> Path:
+def follow_link(path: Path) -> Path:
     """Return the file that a link leads to, for a path that was named by the one who grades.
 
     A link in a folder may be its owner's way to what we can read and they cannot, such as the
@@ -99,12 +99,12 @@ def content_of(path: Path) -> bytes:
 def _below(directory: Path) -> list[Path]:
     """Return the notebooks and archives in a directory, in order; none where it is no directory."""
     try:
-        return sorted(_found(directory)) if directory.is_dir() else []
+        return sorted(_list_submissions(directory)) if directory.is_dir() else []
     except (OSError, ValueError):
         return []
 
 
-def _found(directory: Path) -> Iterator[Path]:
+def _list_submissions(directory: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(directory):
         folders[:] = [f for f in folders if not f.startswith(".")]
         for name in names:

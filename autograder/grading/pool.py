@@ -35,7 +35,7 @@ class Answering(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         ...
 
 
@@ -58,7 +58,7 @@ class Pool:
             ProcessEnded: there is none; another process takes this one's place.
         """
         with self._room:
-            process = self._taken()
+            process = self._take_process()
             try:
                 answer = process.ask(request, timeout_s)
                 if "refused" in answer:
@@ -94,7 +94,7 @@ class Pool:
         except ProcessEnded as ended:
             return ended
 
-    def _taken(self) -> LineProcess:
+    def _take_process(self) -> LineProcess:
         """Return a process for a job: one that is idle and lives, else a new one."""
         while True:
             with self._lock:
@@ -122,7 +122,7 @@ class Pool:
                 process.kill()
 
     def close(self) -> None:
-        """Let all processes end, each after the job that it has; no more are begun."""
+        """Have each process end after the job that it has; begin no more."""
         with self._lock:
             self._stopped = True
         for _ in range(self._most):

@@ -110,22 +110,22 @@ def _with_manual(report: Report, path: Path) -> Report:
         before = json.loads(path.read_text(encoding="utf-8"))["manual"]
         if report.error:  # nothing of the answers is known: what was marked stays with its answer
             marked = {m["question"]: m for m in before if m["score"] is not None}
-            manual = tuple(_kept(m, marked.get(m.question)) for m in report.manual)
+            manual = tuple(_restore_answer(m, marked.get(m.question)) for m in report.manual)
             return replace(report, manual=manual).with_totals()
         marks = {(m["question"], m["answer"]): m for m in before if m["score"] is not None}
     except (OSError, ValueError, KeyError, TypeError):
         return report
-    manual = tuple(_scored(m, marks.get((m.question, m.answer))) for m in report.manual)
+    manual = tuple(_restore_score(m, marks.get((m.question, m.answer))) for m in report.manual)
     return replace(report, manual=manual).with_totals()
 
 
-def _kept(answer: ManualAnswer, before: Mapping[str, Any] | None) -> ManualAnswer:
+def _restore_answer(answer: ManualAnswer, before: Mapping[str, Any] | None) -> ManualAnswer:
     if before is None:
         return answer
-    return _scored(replace(answer, answer=str(before["answer"])), before)
+    return _restore_score(replace(answer, answer=str(before["answer"])), before)
 
 
-def _scored(answer: ManualAnswer, before: Mapping[str, Any] | None) -> ManualAnswer:
+def _restore_score(answer: ManualAnswer, before: Mapping[str, Any] | None) -> ManualAnswer:
     if before is None:
         return answer
     return replace(answer, score=float(before["score"]), comment=str(before.get("comment", "")))

@@ -53,7 +53,7 @@ def answers(lab: Lab, notebook: bytes) -> dict[str, str]:
     return {name: text for name, text in own.items() if text}
 
 
-def explained(lab: Lab) -> dict[str, frozenset[int]]:
+def fingerprint_handouts(lab: Lab) -> dict[str, frozenset[int]]:
     """Return the fingerprints of what everybody has from the lab, by question."""
     return {q.name: prints(q.starter) | prints(q.solution) for q in lab.questions}
 

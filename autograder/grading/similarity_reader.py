@@ -17,7 +17,14 @@ from autograder.errors import SubmissionError
 from autograder.grading.line_process import Answer, LineProcess, ProcessEnded, Request, Serving
 from autograder.grading.paths import content_of
 from autograder.grading.pool import Pool
-from autograder.grading.similarity import ALIKE, Prints, answers, explained, pairs, prints
+from autograder.grading.similarity import (
+    ALIKE,
+    Prints,
+    answers,
+    fingerprint_handouts,
+    pairs,
+    prints,
+)
 from autograder.printable import printable
 
 _READ_S = 60.0  # one notebook; the largest that is let in takes a tenth
@@ -73,7 +80,7 @@ def _name(path: str) -> str:
 def main() -> None:
     """Serve notebooks until the input closes."""
     lab = load_lab(Path(sys.argv[1]))
-    known = explained(lab)
+    known = fingerprint_handouts(lab)
 
     def read(request: Request) -> Answer:
         try:

@@ -76,7 +76,7 @@ def statements_of(cells: Sequence[tuple[str, str]]) -> list[Analysed]:
     return statements
 
 
-def needed(
+def select_needed(
     statements: Sequence[Analysed], roots: Iterable[str], *, given: Collection[str] | None = None
 ) -> list[Statement]:
     """Return the statements that the names `roots` depend on, in order.
@@ -195,14 +195,14 @@ def _cell(text: str, number: int, most: int) -> Iterator[Analysed]:
         if len(tree.body) > most:
             raise SubmissionError(f"notebook: more than {MAX_STATEMENTS} statements.")
         lines = [line.encode() for line in text.split("\n")]
-        yield from [_analysed(node, lines, number) for node in tree.body]
+        yield from [_analyse(node, lines, number) for node in tree.body]
     except SubmissionError:
         raise
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        yield Analysed(Statement(text, tuple(_seen_to_bind(text)), (), number), frozenset())
+        yield Analysed(Statement(text, tuple(_guess_bound_names(text)), (), number), frozenset())
 
 
-def _seen_to_bind(text: str) -> dict[str, None]:
+def _guess_bound_names(text: str) -> dict[str, None]:
     """Return the names that code which is no Python would bind at the top level, by its look."""
     bound: dict[str, None] = {}
     for match in _BINDING.finditer(textwrap.dedent(text)):
@@ -215,7 +215,7 @@ def _seen_to_bind(text: str) -> dict[str, None]:
     return bound
 
 
-def _analysed(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
+def _analyse(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
     own, line = _own_text(node, lines)
     table = symtable.symtable(own, "<statement>", "exec")
     star = isinstance(node, ast.ImportFrom) and node.names[0].name == STAR
@@ -223,20 +223,20 @@ def _analysed(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
     binds = (STAR,) if star else tuple(n for n in _binds(table) if n not in caught)
     reads = frozenset(_all_reads(table)) - caught
     if "exec" in reads:
-        reads |= frozenset(_names_executed(node))
+        reads |= frozenset(_list_executed_names(node))
     return Analysed(
         Statement(own, binds, tuple(n for n in _reads_now(table) if n not in caught), number, line),
         reads=reads,
-        acts_on=frozenset(_acted_on(node)),
+        acts_on=frozenset(_list_changed_names(node)),
         sets=frozenset(_sets_later(table)),
-        calls=frozenset(_called(node)),
+        calls=frozenset(_find_called(node)),
         imports=isinstance(node, ast.Import | ast.ImportFrom),
         ambient=_is_ambient(node, own),
         plain=_is_plain(node),
     )
 
 
-def _names_executed(node: ast.stmt) -> Iterator[str]:
+def _list_executed_names(node: ast.stmt) -> Iterator[str]:
     """Yield the global names that code in the strings within `exec(...)` reads."""
     inside: set[ast.AST] = set()
     for call in ast.walk(node):
@@ -250,7 +250,7 @@ def _names_executed(node: ast.stmt) -> Iterator[str]:
 
 
 def _names_read(text: str) -> Iterable[str]:
-    """Return the global names that a text reads as code, or its words where it is none."""
+    """Return the global names that a text reads as code, or its words where it is not code."""
     try:
         return free_names(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -303,7 +303,7 @@ def _binds(table: symtable.SymbolTable) -> tuple[str, ...]:
 def _caught(node: ast.stmt) -> frozenset[str]:
     """Return the names of `except ... as name` that nothing outside of their handlers uses.
 
-    Such a name is gone at the end of its handler, so it is none of the notebook's.
+    Such a name is gone at the end of its handler, so it is not a name of the notebook's.
     """
     handlers = [h for h in ast.walk(node) if isinstance(h, ast.ExceptHandler) and h.name]
     if not handlers:
@@ -341,15 +341,15 @@ def _reads_now(table: symtable.SymbolTable) -> Iterator[str]:
             yield from _reads_now(child)
 
 
-def _acted_on(node: ast.stmt) -> Iterator[str]:
+def _list_changed_names(node: ast.stmt) -> Iterator[str]:
     """Yield the names that a statement changes in place: x.add(1), x[0] = 1, x.a = 1, @x.add."""
     inside = ast.walk(node) if isinstance(node, _COMPOUND) else [node]
     for statement in inside:
         if isinstance(statement, ast.stmt):
-            yield from _acted_on_by(statement)
+            yield from _list_directly_changed(statement)
 
 
-def _acted_on_by(node: ast.stmt) -> Iterator[str]:
+def _list_directly_changed(node: ast.stmt) -> Iterator[str]:
     """Yield what one statement acts on itself, without the statements inside it."""
     targets: list[ast.expr] = []
     if isinstance(node, ast.Expr):
@@ -376,7 +376,7 @@ def _sets_later(table: symtable.SymbolTable) -> Iterator[str]:
         yield from _sets_later(child)
 
 
-def _called(node: ast.stmt) -> Iterator[str]:
+def _find_called(node: ast.stmt) -> Iterator[str]:
     """Yield the function of a statement that is a mere call of it."""
     function = getattr(getattr(node, "value", None), "func", None)
     if isinstance(node, ast.Expr) and isinstance(function, ast.Name):

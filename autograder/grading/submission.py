@@ -46,7 +46,7 @@ def read(data: bytes) -> Submission:
     cells = tuple(_cells(content, notes))
     if sum(len(text) for _, text in cells) > MAX_CODE_CHARS:
         raise SubmissionError(f"notebook: its cells hold more than {MAX_CODE_CHARS} characters.")
-    notes += _left_behind(content, cells)
+    notes += _note_left_out_files(content, cells)
     return Submission(cells, tuple(notes))
 
 
@@ -62,7 +62,7 @@ def manual_answers(submission: Submission) -> dict[str, str]:
     return answers
 
 
-def _left_behind(content: Any, cells: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _note_left_out_files(content: Any, cells: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Yield a note where answers were put into files that this notebook has not taken in."""
     metadata = content.get("metadata")
     taken = metadata.get(FROM_FILES) if isinstance(metadata, dict) else None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from autograder.authoring.magics import plain_python
-from autograder.authoring.manifest import NOTEBOOK, handed_out
+from autograder.authoring.manifest import NOTEBOOK, read_handout
 from autograder.errors import AutograderError, LabError, SubmissionError
 from autograder.grading.submission import read
 from autograder.learner.earlier import pieces
@@ -46,7 +46,7 @@ def catch_up(arguments: argparse.Namespace) -> None:
 
 
 def _pieces(directory: Path, work: Path) -> Iterator[str]:
-    wanted = list(dict.fromkeys(_asked(directory)))
+    wanted = list(dict.fromkeys(_list_earlier_pieces(directory)))
     if not wanted:
         yield f"{directory.name}: uses nothing of an earlier lab. You can begin."
     for lab, *names in wanted:
@@ -58,11 +58,11 @@ def _pieces(directory: Path, work: Path) -> Iterator[str]:
         yield f"{directory.name}: {', '.join(names)} of lab {lab}: {whose}."
 
 
-def _asked(directory: Path) -> Iterator[tuple[str, ...]]:
+def _list_earlier_pieces(directory: Path) -> Iterator[tuple[str, ...]]:
     """Yield (lab, names ...) of the pieces that a lab's notebook asks for by `earlier`."""
     path = directory / NOTEBOOK
     try:  # on Colab the notebook is elsewhere, but the one that was handed out asks for the same
-        data = path.read_bytes() if path.exists() else handed_out(directory).encode()
+        data = path.read_bytes() if path.exists() else read_handout(directory).encode()
         cells = read(data).cells
     except (OSError, LabError, SubmissionError):
         return

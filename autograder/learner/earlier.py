@@ -33,7 +33,7 @@ def earlier(lab: str, *names: str, reference: Any, directory: "str | Path | None
         directory: where to look for the lab, and above; this notebook's folder by default.
     """
     try:
-        values, why = _theirs(lab, names, directory)
+        values, why = _load_learners_pieces(lab, names, directory)
     except ImportError:  # the sandbox holds none of what this needs
         return reference
     called = ", ".join(names)
@@ -44,7 +44,7 @@ def earlier(lab: str, *names: str, reference: Any, directory: "str | Path | None
     return values if len(names) > 1 else values[0]
 
 
-def _theirs(
+def _load_learners_pieces(
     lab: str, names: tuple[str, ...], directory: "str | Path | None"
 ) -> tuple[tuple[Any, ...], str]:
     """Return the learner's pieces, or none and why they are not there."""
@@ -80,7 +80,7 @@ def pieces(directory: "Path", names: tuple[str, ...]) -> tuple[tuple[Any, ...], 
     defined_names = {name for n in names for name in questions[n].defines}
     _load(practice, defined, texts, defined_names)
     for question in dict.fromkeys(questions[name] for name in names):
-        judgement = practice.judged(question)
+        judgement = practice.judge(question)
         if str(judgement.outcome) != "correct":
             whose = "yours" if len(names) == 1 else f"your {question.name}"
             return (), f"{whose} in {practice.lab.name} is {judgement.outcome}"
@@ -96,7 +96,7 @@ def _load(
     from autograder.checks import load_checks
     from autograder.errors import SubmissionError
     from autograder.grading.grade import CHECKS
-    from autograder.grading.slicing import needed, statements_of
+    from autograder.grading.slicing import select_needed, statements_of
     from autograder.grading.submission import read
     from autograder.learner.answer_files import with_files
     from autograder.student.local import LocalStudent
@@ -108,6 +108,6 @@ def _load(
     except OSError as error:
         raise SubmissionError(f"{path} cannot be read: {error.strerror}") from error
     checked = load_checks(practice.lab.directory / CHECKS).names
-    needed_statements = needed(statements, {*roots, *checked})
+    needed_statements = select_needed(statements, {*roots, *checked})
     LocalStudent(names).load(needed_statements)
     texts.update({f"{s.cell}:{s.line}": s.text for s in needed_statements})

@@ -1,5 +1,6 @@
-"""What a lab's notebook asks of its kernel: one thread a library, one line for the unwritten, and
-that it follows the files of answers.
+"""How a lab sets up its kernel: one thread a library, short errors, and answers from files.
+
+An answer that is not written yet costs one line, not a traceback.
 
 A product that two threads share waits for the second one, which on a busy machine is not running;
 so a lab's times mean something only with one. Both hold for the session that calls `lab`.
@@ -29,7 +30,7 @@ def one_thread() -> None:
 
 
 def report_unwritten_answers(shell: Any, names: Collection[str]) -> None:
-    """Let IPython say in one line that a cell needs what is not written yet.
+    """Have IPython say in one line that a cell needs what is not written yet.
 
     So it says too where a cell needs what such a cell would have made.
 
@@ -49,9 +50,9 @@ def report_unwritten_answers(shell: Any, names: Collection[str]) -> None:
     def say(
         shell: Any, kind: type[BaseException], error: BaseException, trace: Any, **_: Any
     ) -> list[str] | None:
-        missing = unwritten(error, names)
+        missing = find_unwritten(error, names)
         line = f"○ {missing} is not written yet. Write it, run its cell, and run this one again."
-        needed = None if missing else _needed(error, _last_cell(shell), waiting)
+        needed = None if missing else _find_needed_name(error, _last_cell(shell), waiting)
         if needed is not None:
             missing = waiting[needed]
             line = f"○ {needed} comes from a cell above, which waits for {missing}. "
@@ -83,7 +84,7 @@ def _call_after_cells(shell: Any, after: Callable[[Any], None]) -> None:
     shell.events.register("post_run_cell", after)
 
 
-def _needed(error: BaseException, cell: str, waiting: Collection[str]) -> str | None:
+def _find_needed_name(error: BaseException, cell: str, waiting: Collection[str]) -> str | None:
     """Return which of the names that wait an error comes from: one that is missing, or is read."""
     text = f"{type(error).__name__}: {error}"  # a rank's error is text in its launcher's
     missing = re.findall(r"NameError: name '(\w+)' is not defined", text)
@@ -129,7 +130,7 @@ def follow(shell: Any, folder: Path, run: Callable[[str], None]) -> None:
 _followers: dict[Path, dict[str, Callable[[Any], None]]] = {}
 
 
-def unwritten(error: BaseException, names: Collection[str]) -> str | None:
+def find_unwritten(error: BaseException, names: Collection[str]) -> str | None:
     """Return which of `names` was called and is not written yet, if that is what went wrong.
 
     A starter raises NotImplementedError with its name; a rank's comes as text in its launcher's.

@@ -104,8 +104,8 @@ class Notebook:
 
     def check(self, name: Any = None) -> None:
         """Run the checks of one question, or of all, and say what they find."""
-        for question in self._asked(name, "check"):
-            show(self.checked(question))
+        for question in self._find_questions(name, "check"):
+            show(self.check_question(question))
         self._draw()
 
     def hint(self, name: Any = None) -> None:
@@ -113,21 +113,21 @@ class Notebook:
         if name is None:
             counting = [q for q in self.practice.questions if q.points]  # the others are optional
             name = next((q.name for q in counting if not self._solved(q)), "")
-        for question in self._asked(name, "hint") if name else []:
-            print(self.hinted(question))
+        for question in self._find_questions(name, "hint") if name else []:
+            print(self.next_hint(question))
         if not name:
             print("Every question is solved. Nothing is left to hint at.")
         self._draw()
 
     def edit(self, name: Any = None) -> None:
         """Put the answer to a question in a file, where an editor can open it, and say where."""
-        for question in self._asked(name, "edit", every=False):
+        for question in self._find_questions(name, "edit", every=False):
             try:
-                show_file(self.edited(question))
+                show_file(self.move_to_file(question))
             except (AutograderError, OSError) as error:
                 print(f"edit: {error}")
 
-    def edited(self, question: Question) -> Path:
+    def move_to_file(self, question: Question) -> Path:
         """Return the file that holds the answer to a question from now on.
 
         Raises:
@@ -158,7 +158,7 @@ class Notebook:
 
         It comes from the course server; a released lab has none.
         """
-        for question in self._asked(name, "solution", every=False):
+        for question in self._find_questions(name, "solution", every=False):
             try:
                 print(self._connect().solution(self.practice.lab.name, question.name))
             except AutograderError as error:
@@ -181,7 +181,7 @@ class Notebook:
             raise NotSubmitted(self.said_last)
         print(self.said_last)
 
-    def checked(self, question: Question) -> Card:
+    def check_question(self, question: Question) -> Card:
         """Check a question and return what a learner reads."""
         from autograder.learner.answer_files import AnswerFileError, answer_file
 
@@ -200,7 +200,7 @@ class Notebook:
             text = f"the checks are broken: ours to mend, not yours. {error}"
             return Card(BROKEN, question.name, text)
 
-    def hinted(self, question: Question) -> str:
+    def next_hint(self, question: Question) -> str:
         """Return the next hint for a question, in words."""
         hint = self.practice.next_hint(question)
         if hint is None:
@@ -220,7 +220,7 @@ class Notebook:
             lines.append(f"  {sign} {question.name:<{width}}  {state}, {points}")
         score, total = practice.score()
         lines.append(f"  {score:g} of {total:g} points by the checks here")
-        lines += [f"  {line}" for line in [self._counted()] if line]
+        lines += [f"  {line}" for line in [self._describe_checks()] if line]
         if self.handed_in is not None:
             lines.append(f"  {submission_line(self.handed_in)}")
         for news in self.news:
@@ -245,13 +245,13 @@ class Notebook:
 
         ask = self._ask or page(os.environ)
         try:
-            self.said_last = self._sent(notebook, anyway, ask)
+            self.said_last = self._send(notebook, anyway, ask)
         except AutograderError as error:
             self.said_last = f"Not submitted. {printable(str(error))}"
             if ask and BY_HAND not in self.said_last:
                 self.said_last += f" {BY_HAND}"
 
-    def _sent(self, notebook: str | None, anyway: bool, ask: "Ask | None") -> str:
+    def _send(self, notebook: str | None, anyway: bool, ask: "Ask | None") -> str:
         from autograder.learner import submit
         from autograder.learner.answer_files import FOLDER, answer_file, with_files
         from autograder.learner.running_notebook import running_notebook
@@ -260,7 +260,7 @@ class Notebook:
         folder = practice.lab.directory
         running = running_notebook(notebook, folder, practice.namespace, os.environ, ask)
         running = replace(running, data=with_files(running.data, folder))
-        lost = [] if anyway else submit.unsaved(practice, running.data)
+        lost = [] if anyway else submit.list_unsaved(practice, running.data)
         twice = [name for name in lost if answer_file(folder, name).exists()]
         if twice:
             text = f"a cell further down defines anew what {FOLDER}/{twice[0]}.py defines"
@@ -272,9 +272,9 @@ class Notebook:
         if self.dates:  # one attempt fewer
             self.ask_dates()
         text = f"Submitted {running.name}. The grade will be at {self.handed_in.url}"
-        return " ".join(filter(None, [text, self._counted()]))
+        return " ".join(filter(None, [text, self._describe_checks()]))
 
-    def _counted(self) -> str:
+    def _describe_checks(self) -> str:
         """Return how many checks run here and at submission; nothing if they are broken."""
         try:
             here, more = self.practice.counts(*self.practice.questions)
@@ -305,7 +305,7 @@ class Notebook:
                 server.change_announcement(read)
             self.news = server.announcements(unread=True)
 
-    def _asked(self, name: Any, verb: str, *, every: bool = True) -> list[Question]:
+    def _find_questions(self, name: Any, verb: str, *, every: bool = True) -> list[Question]:
         """Return the questions that are meant; none, and a word about it, where none is.
 
         Without a name, `every` question is meant, or none.
@@ -397,4 +397,4 @@ def submission_line(handed_in: "HandedIn") -> str:
 def _connection() -> "Connection":
     from autograder.service.client import Connection
 
-    return Connection.found(None, None)
+    return Connection.choose(None, None)

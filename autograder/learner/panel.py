@@ -54,7 +54,7 @@ class Panel(anywidget.AnyWidget):
         return {VIEW: reference}, {} if bundle is None else bundle[1]
 
     def draw(self) -> None:
-        """Let the front end draw how things stand."""
+        """Have the front end draw the present state."""
         notebook, practice = self._notebook, self._notebook.practice
         score, total = practice.score()
         handed_in = notebook.handed_in

@@ -14,7 +14,7 @@ from typing import Any
 
 from autograder.authoring.magics import plain_python
 from autograder.authoring.manifest import MANIFEST, NOTEBOOK, load_released
-from autograder.authoring.requirements import settled
+from autograder.authoring.requirements import apply_requirements
 from autograder.authoring.source import SOURCE
 from autograder.checks import Checks, load_checks, run_check
 from autograder.errors import UnknownLab
@@ -131,7 +131,7 @@ class Practice:
     @cached_property
     def _student(self) -> LocalStudent:
         without = self._checks.settings.withheld
-        return LocalStudent(self.namespace, sources=self.executed, withheld=without)
+        return LocalStudent(self.namespace, sources=self.find_definition, withheld=without)
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
@@ -166,7 +166,7 @@ class Practice:
         except AnswerFileError:
             self.judgements[question.name] = Judgement(question.name, Outcome.INCORRECT)
             raise
-        judgement = self.judged(question)
+        judgement = self.judge(question)
         self.judgements[question.name] = judgement
         self._note(question, judgement)
         return judgement
@@ -194,9 +194,9 @@ class Practice:
         self.followed[question.name] = text
         run(text, answer_file(self.lab.directory, question.name), self.namespace)
 
-    def judged(self, question: Question) -> Judgement:
+    def judge(self, question: Question) -> Judgement:
         """Return what the public checks of `question` find in what the learner has now."""
-        results = self._run(question) if self.attempted(question) else ()
+        results = self._run(question) if self.is_attempted(question) else ()
         if all(result.outcome is Outcome.NOT_ATTEMPTED for result in results):
             return Judgement(question.name, Outcome.NOT_ATTEMPTED)
         if all(result.outcome is Outcome.CORRECT for result in results):
@@ -205,7 +205,7 @@ class Practice:
 
     def _note(self, question: Question, judgement: Judgement) -> None:
         """Write down what was found, for the table over all labs."""
-        texts = {name: text for name in question.defines if (text := self.executed(name))}
+        texts = {name: text for name in question.defines if (text := self.find_definition(name))}
         answer = digest(question.defines, texts)
         self.journal.checked[question.name] = Checked(str(judgement.outcome), answer)
         self.journal.save()
@@ -216,9 +216,9 @@ class Practice:
         ran = [run_check(task.check, self._student, seed, task.max_score) for task in own]
         # There is no solution here to ask whose fault it is; mostly it is the answer's.
         results = {r.name: unusable(r) if r.unusable else r for r in ran}
-        return tuple(settled(results, [task.check for task in own]).values())
+        return tuple(apply_requirements(results, [task.check for task in own]).values())
 
-    def attempted(self, question: Question) -> bool:
+    def is_attempted(self, question: Question) -> bool:
         """Return whether the learner has written anything of an answer."""
         starters = definitions(statements_of([("code", question.starter)]))
         return any(self._is_own(name, starters.get(name, "")) for name in question.defines)
@@ -226,10 +226,10 @@ class Practice:
     def _is_own(self, name: str, starter: str) -> bool:
         if self.namespace.get(name, ...) is ...:
             return False
-        text = self.executed(name)
+        text = self.find_definition(name)
         return text is None or not same_code(text, starter)
 
-    def executed(self, name: str) -> str | None:
+    def find_definition(self, name: str) -> str | None:
         """Return the text of the definition of `name` that holds, or None.
 
         It is the one in a file of answers, else the one that was run last.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autograder.authoring.manifest import NOTEBOOK, load_released
-from autograder.authoring.regions import PLACEHOLDER, handed_out
+from autograder.authoring.regions import PLACEHOLDER, form_below
 from autograder.errors import AutograderError, SubmissionError, UnknownLab
 from autograder.grading.slicing import definitions, own_texts, statements_of
 from autograder.grading.submission import manual_answers, read
@@ -59,7 +59,7 @@ class LabProgress:
             f"{self.correct} of {self.questions}",
             f"{self.points:g} of {self.max_points:g}",
             f"{self.written} of {self.to_write}",
-            _sent(self.sent),
+            _describe_sent(self.sent),
         )
 
 
@@ -185,7 +185,7 @@ def _read_off(whole: LabProgress, checked: Sequence[Question], data: bytes) -> L
     correct = [q for q in begun if _is_correct(q, texts, journal)]
     names = {question.name for question in correct}
     answers = manual_answers(arrived)
-    starters = {q.name: handed_out(q.name, q.starter) for q in whole.lab.questions if q.manual}
+    starters = {q.name: form_below(q.name, q.starter) for q in whole.lab.questions if q.manual}
     return replace(
         whole,
         begun=len(begun),
@@ -206,7 +206,7 @@ def _is_correct(question: Question, texts: dict[str, str], journal: Journal) -> 
     return about.answer in ("", digest(question.defines, texts))
 
 
-def _sent(sent: Sent | None) -> str:
+def _describe_sent(sent: Sent | None) -> str:
     if sent is None:
         return "-"
     if sent.score is None or sent.max_score is None:

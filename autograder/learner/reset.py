@@ -6,7 +6,7 @@ nothing else.
 
 from pathlib import Path
 
-from autograder.authoring.manifest import MANIFEST, NOTEBOOK, handed_out
+from autograder.authoring.manifest import MANIFEST, NOTEBOOK, read_handout
 from autograder.errors import LabError, UnknownLab
 from autograder.learner.answer_files import FOLDER
 from autograder.learner.journal import Journal
@@ -25,7 +25,7 @@ def reset(directory: Path) -> tuple[Path, Path | None]:
             raise UnknownLab(f"reset: {directory}: no such lab. See: autograder progress")
         problem = f"reset: {directory} is no released lab: it has no {MANIFEST}"
         raise LabError(f"{problem}. Name a folder in the working folder.")
-    text = handed_out(directory)
+    text = read_handout(directory)
     path, answers = directory / NOTEBOOK, directory / FOLDER
     backup = None
     if path.exists():

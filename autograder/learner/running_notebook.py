@@ -53,7 +53,7 @@ class RunningNotebook:
         if self.origin is Origin.PAGE:
             advice = "Run its cell as it stands now, then submit again."
             return f"The notebook on this page {problem}. {advice}"
-        advice = f"If it is yours, save it; if not, name yours: {_named('q.submit')}."
+        advice = f"If it is yours, save it; if not, name yours: {_example_call('q.submit')}."
         return f"{self.name} {problem}, and nothing tells here which notebook runs. {advice}"
 
 
@@ -150,14 +150,14 @@ def _only(folder: Path) -> Path:
         candidates = sorted(folder.glob("*.ipynb"))[:2]
     if len(candidates) != 1:
         problem = "several notebooks are" if candidates else "no notebook is"
-        advice = f"Name yours: {_named('q.submit')}. "
+        advice = f"Name yours: {_example_call('q.submit')}. "
         advice += "Help: when_it_does_not_work.html#qsubmit-stores-nothing"
         problem = f"submit: nothing tells here which notebook runs, and {problem} in {folder}"
         raise SubmissionError(f"{problem}. {advice}")
     return candidates[0]
 
 
-def _named(call: str) -> str:
+def _example_call(call: str) -> str:
     return f'{call}("path/to/my_notebook.ipynb")'
 
 

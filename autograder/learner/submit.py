@@ -14,7 +14,7 @@ from autograder.learner.running_notebook import RunningNotebook
 from autograder.records import Question
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
-from autograder.service.times import moment, zoned
+from autograder.service.times import format_local, moment
 
 
 @dataclass
@@ -34,7 +34,7 @@ class HandedIn:
         return self.state in ("graded", "parked")
 
 
-def unsaved(practice: Practice, notebook: bytes) -> list[str]:
+def list_unsaved(practice: Practice, notebook: bytes) -> list[str]:
     """Return the questions whose answer that was run last is not the one in the file."""
     saved = definitions(statements_of(read(notebook).cells))
     return [q.name for q in practice.questions if _differs(practice, q, saved)]
@@ -42,7 +42,7 @@ def unsaved(practice: Practice, notebook: bytes) -> list[str]:
 
 def _differs(practice: Practice, question: Question, saved: Mapping[str, str]) -> bool:
     for name in question.defines:
-        text = practice.executed(name)
+        text = practice.find_definition(name)
         if text is not None and not same_code(text, saved.get(name, "")):
             return True
     return False
@@ -62,7 +62,7 @@ def dates(connection: Connection, lab: str) -> str:
     """Return until when this learner may hand in a lab, and how often, as far as it is limited."""
     lab_dates = next((known for known in connection.labs() if known["name"] == lab), {})
     lines = [
-        f"{words} {zoned(lab_dates[name])}"
+        f"{words} {format_local(lab_dates[name])}"
         for name, words in (("opens", "opens"), ("due", "due"), ("late_until", "late until"))
         if lab_dates.get(name) and not (name == "opens" and moment(lab_dates[name]) < time.time())
     ]

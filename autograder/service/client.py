@@ -1,6 +1,6 @@
 """The client: what the command line and the notebook ask of a course server. Standard library.
 
-Where the server is and who asks come from the environment when nobody says (`Connection.found`):
+Where the server is and who asks come from the environment when nobody says (`Connection.choose`):
 AUTOGRADER_SERVER, and AUTOGRADER_TOKEN or a file named by AUTOGRADER_TOKEN_FILE.
 """
 
@@ -35,7 +35,7 @@ class Connection:
     token: str
 
     @classmethod
-    def found(
+    def choose(
         cls, server: str | None, token: str | None, environment: Mapping[str, str] = os.environ
     ) -> "Connection":
         """Return the connection that was named, or else the environment's.
@@ -220,7 +220,9 @@ class Connection:
         Raises:
             ServerError: also where it ends too early; part of it has been written.
         """
-        with self._asked("export", _path("export", format=format, lab=lab), template) as answer:
+        with self._send_request(
+            "export", _path("export", format=format, lab=lab), template
+        ) as answer:
             while piece := answer.read(_PIECE_BYTES):
                 try:
                     file.write(piece)
@@ -249,17 +251,17 @@ class Connection:
         return self._json(what, path, json.dumps(body).encode(), "application/json", method=method)
 
     def _do(self, what: str, method: str, path: str) -> None:
-        with self._asked(what, path, method=method):
+        with self._send_request(what, path, method=method):
             pass
 
     def _text(self, what: str, path: str) -> str:
-        with self._asked(what, path) as answer:
+        with self._send_request(what, path) as answer:
             return answer.read(_ANSWER_BYTES).decode()
 
     def _json(
         self, what: str, path: str, body: bytes | None = None, kind: str = "", **how: Any
     ) -> dict[str, Any]:
-        with self._asked(what, path, body, kind, **how) as answer:
+        with self._send_request(what, path, body, kind, **how) as answer:
             text = answer.read(_ANSWER_BYTES)
         try:
             content = json.loads(text)
@@ -274,7 +276,7 @@ class Connection:
         return ServerError(f"{problem}. Check the address.")
 
     @contextmanager
-    def _asked(
+    def _send_request(
         self,
         what: str,
         path: str,

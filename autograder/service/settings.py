@@ -56,10 +56,10 @@ class Settings:
     code_s: float = 600.0  # a link from the notebook is followed now or never
 
     def verify(self) -> None:
-        """Let settings through that a server can start with.
+        """Raise unless a server can start with these settings.
 
         Raises:
-            StartError: an address is none, or options do not go together.
+            StartError: an address is not valid, or options do not go together.
         """
         elsewhere = {"--openid-issuer": self.openid_issuer, "--jupyterhub": self.jupyterhub}
         for option, url in ({"--public-url": self.public_url} | elsewhere).items():

@@ -29,7 +29,7 @@ def later(text: str, seconds: float, like: str) -> str:
     return datetime.fromtimestamp(until, datetime.fromisoformat(like).tzinfo).isoformat()
 
 
-def zoned(text: str) -> str:
+def format_local(text: str) -> str:
     """Return a date as people read it, in the zone in which it was set."""
     when = datetime.fromisoformat(text)
     zone = f"{when:%z}"

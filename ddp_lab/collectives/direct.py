@@ -10,7 +10,7 @@ import numpy as np
 from ddp_lab.collectives import reference
 from ddp_lab.collectives.registry import built_in
 from ddp_lab.collectives.rows import Rows, rows_of, same_place
-from ddp_lab.collectives.two_shot import copied, exchange, shared
+from ddp_lab.collectives.two_shot import copy_into, exchange, publish
 from ddp_lab.transport.base import NDArray
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @built_in("all_gather", "direct", fills=True)
 def all_gather(comm: "Communicator", x: NDArray, *, out: Rows | None = None) -> Rows:
     """Return every rank's `x`: each rank reads, or is sent, all others' at once."""
-    arrays, rendezvous = shared(comm, x)
+    arrays, rendezvous = publish(comm, x)
     out = np.empty_like(x, shape=(comm.size, *x.shape)) if out is None else out
     rows = rows_of(out)
     for k in range(1, comm.size + 1):  # no two ranks begin with the same one
@@ -39,7 +39,7 @@ def reduce_scatter(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
     if comm.rendezvous() is None:
         rows = rows_of(reference.all_to_all(comm, x))
     else:
-        arrays, rendezvous = shared(comm, x)
+        arrays, rendezvous = publish(comm, x)
         rows = [array[comm.rank, ...] for array in arrays]
     total = rows[0].copy()
     for row in rows[1:]:
@@ -54,7 +54,7 @@ def all_to_all(comm: "Communicator", x: NDArray) -> NDArray:
     """Return row `rank` of every rank's `x`."""
     if comm.rendezvous() is None:
         return reference.all_to_all(comm, x)
-    arrays, rendezvous = shared(comm, x)
+    arrays, rendezvous = publish(comm, x)
     out = np.empty_like(x)
     for rank, array in enumerate(arrays):
         out[rank] = array[comm.rank]
@@ -80,7 +80,7 @@ def broadcast(
     rendezvous.offer(comm.header, x if comm.rank == root else None)
     if comm.rank != root:
         comm.hear(rendezvous.header_of(root), root)
-        x = copied(rendezvous.look(root), out)
+        x = copy_into(rendezvous.look(root), out)
     rendezvous.leave()
     if comm.rank == root and x is not None:
         comm.count_shared(x.nbytes, 1)

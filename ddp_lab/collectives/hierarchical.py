@@ -26,7 +26,7 @@ from ddp_lab.collectives import direct, reference, tree
 from ddp_lab.collectives.choose import on_wires
 from ddp_lab.collectives.registry import built_in, lookup
 from ddp_lab.collectives.rows import Rows, rows_of, same_place, split_evenly
-from ddp_lab.collectives.two_shot import copied, reduce_slice, shared, slice_of
+from ddp_lab.collectives.two_shot import copy_into, publish, reduce_slice, slice_of
 from ddp_lab.transport.base import NDArray
 from ddp_lab.transport.shm.rendezvous import SharedRendezvous
 
@@ -42,10 +42,10 @@ def all_reduce(comm: "Communicator", x: NDArray, *, op: str, out: NDArray | None
     """Return the reduction, the same bits on each rank."""
     inside = comm.neighbours()
     if comm.size == 1 or x.size == 0:
-        return copied(x, out)
+        return copy_into(x, out)
     rendezvous = inside.rendezvous() if inside.size > 1 else None
     if rendezvous is None:
-        return _all_reduce_by_messages(comm, inside, copied(x, out), op)
+        return _all_reduce_by_messages(comm, inside, copy_into(x, out), op)
     memory = _Memory(comm, inside, rendezvous, x, out, op)
     _in_turn([memory.reduce(*part) for part in zip(*memory.parts, strict=True)], memory.meet)
     inside.count_shared(x.nbytes // len(memory.parts), 2)
@@ -79,7 +79,7 @@ def _parts_of(x: NDArray, shares: int) -> list[list[slice]]:
     return parts
 
 
-def _between(
+def _reduce_between_hosts(
     comm: "Communicator", share: int, part: NDArray, is_all: bool, op: str
 ) -> Iterator[None]:
     """Reduce, in place, over the ranks that carry this share on each host, if this one does.
@@ -152,7 +152,7 @@ class _Memory:
         yield
         reduce_slice(inside, self._arrays, self._total, [], own, self._op)
         is_all = len(self.parts[0]) == 1
-        yield from _between(self._comm, me, self._total[own], is_all, self._op)
+        yield from _reduce_between_hosts(self._comm, me, self._total[own], is_all, self._op)
         for result in self._results:
             if result is not self._total:
                 result[own] = self._total[own]
@@ -176,7 +176,7 @@ def _all_reduce_by_messages(
             inside.combine(mine, inside.take(src), op)
         parts = [work.reshape(-1)[part] for part in _parts_of(work, shares)[inside.rank]]
         is_all = len(parts) == 1
-        between = [_between(comm, inside.rank, part, is_all, op) for part in parts]
+        between = [_reduce_between_hosts(comm, inside.rank, part, is_all, op) for part in parts]
         _in_turn([itertools.chain([None], steps) for steps in between], lambda: None)
         for dst in others:
             inside.isend(mine, dst)
@@ -190,7 +190,7 @@ def _all_reduce_by_messages(
 def reduce_scatter(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
     """Return row `rank` of the reduction: hosts send each other rows that are reduced already."""
     inside = comm.neighbours()
-    arrays, rendezvous = shared(inside, x)
+    arrays, rendezvous = publish(inside, x)
     homes = comm.hosts
     totals = {}
     for k in range(len(homes)):  # the farthest first, none of two hosts with the same
@@ -242,7 +242,7 @@ def all_gather(comm: "Communicator", x: NDArray, *, out: Rows | None = None) -> 
     own = np.stack([rows[rank] for rank in (comm.rank, *carried[inside.rank])])
     widest = 1 + max(map(len, carried))  # all offer as many rows, for all must be of one shape
     own = np.concatenate([own, np.empty_like(own, shape=(widest - len(own), *x.shape))])
-    arrays, rendezvous = shared(inside, own)
+    arrays, rendezvous = publish(inside, own)
     for place, array in enumerate(arrays):
         for row, rank in zip(array, (home[place], *carried[place]), strict=False):
             if place != inside.rank:
@@ -260,7 +260,7 @@ def all_to_all(comm: "Communicator", x: NDArray) -> NDArray:
     far = [rank for rank in range(comm.size) if rank not in home]
     for rank in far:
         comm.isend(x[rank, ...], rank)
-    arrays, rendezvous = shared(inside, x)
+    arrays, rendezvous = publish(inside, x)
     for rank, array in zip(home, arrays, strict=True):
         out[rank] = array[comm.rank]
     if rendezvous is not None:

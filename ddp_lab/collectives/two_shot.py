@@ -44,7 +44,7 @@ def one_shot(comm: "Communicator", x: NDArray, *, op: str, out: NDArray | None =
     """Return the reduction: every rank gets all arrays and combines them in rank order."""
     arrays = exchange(comm, x)
     if comm.size == 1:
-        return copied(x, out)
+        return copy_into(x, out)
     combine = combiner(op, x.dtype)
     # `out` may be `x`, and `x` one of the arrays: rank order then needs an accumulator apart.
     total = np.empty_like(x) if out is None or out is x else out
@@ -52,10 +52,10 @@ def one_shot(comm: "Communicator", x: NDArray, *, op: str, out: NDArray | None =
     for array in arrays[2:]:
         combine(total, array, total)
     comm.charge((comm.size - 1) * x.nbytes)
-    return total if out is None or total is out else copied(total, out)
+    return total if out is None or total is out else copy_into(total, out)
 
 
-def copied(x: NDArray, out: NDArray | None) -> NDArray:
+def copy_into(x: NDArray, out: NDArray | None) -> NDArray:
     """Return `out`, or a new array, with the values of `x`."""
     if out is None:
         return x.copy()
@@ -73,7 +73,7 @@ def two_shot(comm: "Communicator", x: NDArray, *, op: str, out: NDArray | None =
     """
     rendezvous = comm.rendezvous()
     if comm.size == 1 or rendezvous is None:
-        return _two_shot_messages(comm, copied(x, out), op)
+        return _two_shot_messages(comm, copy_into(x, out), op)
     box = rendezvous.result(x, out)
     mine, total = x.reshape(-1), (box if out is None else out).reshape(-1)
     own = slice_of(comm.rank, comm.size, x.size)
@@ -140,7 +140,7 @@ def _two_shot_messages(comm: "Communicator", work: NDArray, op: str) -> NDArray:
     return work
 
 
-def shared(comm: "Communicator", x: NDArray) -> tuple[list[NDArray], SharedRendezvous | None]:
+def publish(comm: "Communicator", x: NDArray) -> tuple[list[NDArray], SharedRendezvous | None]:
     """Return every rank's `x` and the rendezvous to leave once they have been read, if any."""
     rendezvous = comm.rendezvous()
     if rendezvous is None or not too_large(x):

@@ -60,7 +60,7 @@ class Call:
         else:
             result = self.algorithm.fn(inner, *self.args, **self.kwargs)
             if not self.algorithm.built_in:
-                result = self._checked(result, inner)
+                result = self._as_array(result, inner)
         if result is None:
             return None
         if self.divisor:
@@ -87,13 +87,13 @@ class Call:
             np.copyto(out, x)
         result = self.algorithm.fn(inner, work, **self.kwargs)
         if not self.algorithm.built_in:
-            result = self._checked(result, inner)
+            result = self._as_array(result, inner)
         if out is not None and result is not out:
             np.copyto(out, result.reshape(out.shape))
             return out
         return result
 
-    def _checked(self, result: Any, inner: Any) -> Any:
+    def _as_array(self, result: Any, inner: Any) -> Any:
         """Return what a learner's algorithm returned, which may be a list, as an array.
 
         Raises:

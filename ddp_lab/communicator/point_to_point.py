@@ -274,7 +274,7 @@ class Messenger:
         self._heard = header
         if self._stamp and header and header != self._stamp:
             headers.check(self._stamp, header, self._members[self.rank], self._members[src])
-            self._stamp = headers.completed(self._stamp, header)
+            self._stamp = headers.complete_header(self._stamp, header)
 
     def _array_of(self, x: Any, operation: str) -> tuple[NDArray, str]:
         """Return `x` as an array, and its kind; a tensor of the transport's device stays there."""

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TextIO, cast
 
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.extras import missing
+from ddp_lab.extras import describe_missing
 from ddp_lab.launch.failures import Failure
 from ddp_lab.launch.processes import Ending, Run, make_job
 from ddp_lab.launch.rank_main import Job
@@ -120,7 +120,7 @@ def dask() -> Any:
     try:
         return importlib.import_module("distributed")
     except ImportError as error:
-        raise InvalidArgument(missing("launch", "cluster", str(error))) from error
+        raise InvalidArgument(describe_missing("launch", "cluster", str(error))) from error
 
 
 def places(threads: dict[str, int], world_size: int) -> list[str]:
@@ -307,7 +307,7 @@ def run_host(
             if port:
                 post_port(segment, port)
             port_events = Events(worker, topic, "port")
-            with telling_port(segment, port_events) if asked else contextlib.nullcontext():
+            with report_port(segment, port_events) if asked else contextlib.nullcontext():
                 run.listen(abandoned)
         finally:
             run.end()
@@ -330,7 +330,7 @@ def watch_task() -> Callable[[], bool]:
 
 
 @contextlib.contextmanager
-def telling_port(segment: Segment, events: Events) -> Iterator[None]:
+def report_port(segment: Segment, events: Events) -> Iterator[None]:
     """Meanwhile have the launcher told where rank 0 listens, as soon as it does."""
     over = threading.Event()
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ddp_lab.arguments import check_name, time_limit
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.extras import missing
+from ddp_lab.extras import describe_missing
 from ddp_lab.launch.results import Results
 from ddp_lab.transport.links.link import Hosts, Link, equal_hosts
 from ddp_lab.transport.threads import ThreadWorld
@@ -88,7 +88,7 @@ def _check_call(fn: Any, world_size: Any) -> int:
     """Return the number of ranks.
 
     Raises:
-        InvalidArgument: it is none, or there is nothing that they could call.
+        InvalidArgument: there is no such number of ranks, or `fn` is not a function.
     """
     if not callable(fn):
         raise InvalidArgument(
@@ -117,7 +117,7 @@ def _available(transport: Any, world_size: int) -> str | ThreadWorld:
     check_name("launch", "transport", transport, TRANSPORTS)
     for module, (extra, users) in NEEDS.items():
         if transport in users and importlib.util.find_spec(module) is None:
-            raise InvalidArgument(missing("launch", extra, f"No module named {module!r}"))
+            raise InvalidArgument(describe_missing("launch", extra, f"No module named {module!r}"))
     if transport not in ("cuda", "nccl", "cuda_ipc"):
         return str(transport)
     import torch

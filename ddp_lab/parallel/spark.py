@@ -16,7 +16,7 @@ from ddp_lab.collectives.registry import Algorithm
 from ddp_lab.collectives.spark_tree import in_stages, stages_of
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.extras import missing
+from ddp_lab.extras import describe_missing
 from ddp_lab.parallel.agreement import agree
 from ddp_lab.transport.base import NDArray
 
@@ -87,7 +87,7 @@ def on_spark(arrays: Sequence[Any], partitions: int | None = None, depth: int = 
     try:
         from pyspark import SparkConf, SparkContext
     except ImportError as error:
-        raise InvalidArgument(missing("on_spark", "spark", error)) from error
+        raise InvalidArgument(describe_missing("on_spark", "spark", error)) from error
     settings = SparkConf().setMaster("local[*]").setAppName("ddp_lab")
     settings.set("spark.ui.enabled", "false").set("spark.driver.host", "127.0.0.1")
     try:

@@ -74,18 +74,18 @@ def _row(name: str, algorithm: str, ranks: int, registered: Algorithm) -> dict[s
         "ranks": ranks,
         "steps": collective(name, algorithm, 1.0, ranks, 1.0, 0.0),
         "share": collective(name, algorithm, 1.0, ranks, 0.0, 1.0),
-        "busiest": max(rank.bytes_sent for rank in results.traffic) / _whole(ranks),
+        "busiest": max(rank.bytes_sent for rank in results.traffic) / _divisible_bytes(ranks),
         "messages": sum(rank.messages_sent for rank in results.traffic),
     }
 
 
-def _whole(ranks: int) -> int:
+def _divisible_bytes(ranks: int) -> int:
     """Return the bytes of an array that splits evenly among so many ranks."""
     return int(np.lcm(ELEMENTS, ranks))
 
 
 def _run(comm: Communicator, name: str, algorithm: str) -> None:
-    whole = np.zeros(_whole(comm.size), np.uint8)
+    whole = np.zeros(_divisible_bytes(comm.size), np.uint8)
     rows: Any = whole.reshape(comm.size, -1)
     argument_of = {"all_gather": rows[0], "all_to_all": rows, "reduce_scatter": rows}
     getattr(comm, name)(argument_of.get(name, whole), algorithm=algorithm)

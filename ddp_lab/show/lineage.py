@@ -24,7 +24,9 @@ def every(step: int, period: int) -> bool:
     return period > 0 and step % period == 0
 
 
-def made_again(partitions: int, steps: int, shuffle: int, cached: int, stored: int) -> set[Cell]:
+def list_recomputed(
+    partitions: int, steps: int, shuffle: int, cached: int, stored: int
+) -> set[Cell]:
     """Return what lineage computes to have the lost partition of the last step again.
 
     Results after each `cached` steps are in memory, and lost with machine 1; results after each
@@ -45,7 +47,7 @@ def made_again(partitions: int, steps: int, shuffle: int, cached: int, stored: i
     return recomputed
 
 
-def begun_again(ranks: int, steps: int, stored: int) -> set[Cell]:
+def list_restarted(ranks: int, steps: int, stored: int) -> set[Cell]:
     """Return what ranks of an all-reduce do again: everybody all, since the last checkpoint."""
     first = (steps - 1) // stored * stored if stored > 0 else 0
     return {(rank, step) for rank in range(ranks) for step in range(first + 1, steps + 1)}
@@ -83,8 +85,8 @@ class Lineage(Chart):
     def pieces(self) -> tuple[set[Cell], set[Cell]]:
         """Return what lineage, and what all-reduce, does again."""
         n, steps = self.partitions, self.steps
-        again = made_again(n, steps, self.shuffle, self.cached, self.stored)
-        return again, begun_again(n, steps, self.stored)
+        again = list_recomputed(n, steps, self.shuffle, self.cached, self.stored)
+        return again, list_restarted(n, steps, self.stored)
 
     def summary(self) -> str:
         """Return how much is done again, in a sentence."""

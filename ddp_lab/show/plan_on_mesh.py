@@ -36,14 +36,14 @@ SIDE, GAP, TOP = 92, 8, 48
 
 
 @cache
-def planned(model: str, gbytes: float, microbatches: int) -> Plan:
+def make_plan(model: str, gbytes: float, microbatches: int) -> Plan:
     """Return the best plan of a model with that link between hosts."""
     return best_plan(*_case(model, gbytes), microbatches)
 
 
 def row(model: str, gbytes: float, microbatches: int) -> dict[str, Any]:
     """Return as plain data the best plan, and what it and the pure ones cost, term by term."""
-    best = planned(model, gbytes, microbatches)
+    best = make_plan(model, gbytes, microbatches)
     case = _case(model, gbytes)
     plans = {"best": best} | {name: plan_of(p, *case, microbatches) for name, p in PURE.items()}
     return {
@@ -102,7 +102,7 @@ class PlanOnMesh(Chart):
     def summary(self) -> str:
         """Return the plan and what decided, in a sentence."""
         kind = MODELS[self.model_name][0]
-        why = planned(self.model_name, self.gbytes, self.microbatches).why()
+        why = make_plan(self.model_name, self.gbytes, self.microbatches).why()
         return (
             f"{self.heading()}: {LAYERS} layers with {kind}, {self.gbytes:g} GB/s between hosts, "
             f"{self.microbatches} micro-batch{'es' * (self.microbatches > 1)}. {why}"
@@ -111,7 +111,7 @@ class PlanOnMesh(Chart):
     def poster(self) -> str:
         """Return the hosts and whose layers are where as SVG."""
         marks = [text(10, 22, self.heading())]
-        plan = planned(self.model_name, self.gbytes, self.microbatches)
+        plan = make_plan(self.model_name, self.gbytes, self.microbatches)
         for device, (stage, words) in enumerate(_devices(plan)):
             host, place = divmod(device, DEVICES)
             x, y = 16 + place * (SIDE + GAP), TOP + host * (SIDE + 3 * GAP)

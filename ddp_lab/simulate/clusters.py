@@ -2,7 +2,7 @@
 
 Alpha is a kernel, a copy and a switch, the order of magnitude that such links are known for. Links
 are at the line rate that was bought; `published` says where that turned out too good. How fast a
-device computes depends on the model, so `paced` sets it by what one device was measured to do.
+device computes depends on the model, so `with_pace` sets it by what one device was measured to do.
 
 May import: cluster, errors, layers.
 """
@@ -38,7 +38,7 @@ K20S = cluster(16, 1, 3.5e12, PCI, ethernet(40), 5 * GIB)
 A100S = cluster(384, 8, 312e12, (5e-6, 1 / 300e9), (10e-6, 1 / (8 * 200 * GIGABIT)), 80e9)
 
 
-def paced(cluster: Cluster, workload: Sequence[LayerCost], samples_per_s: float) -> Cluster:
+def with_pace(cluster: Cluster, workload: Sequence[LayerCost], samples_per_s: float) -> Cluster:
     """Return the cluster with devices that train on so many samples a second, alone.
 
     Raises:

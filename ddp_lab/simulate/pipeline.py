@@ -79,7 +79,7 @@ def pipeline(
         overhead: seconds that each action takes besides, such as to start kernels and copy.
         chunks: stages on each rank, for the interleaved schedules.
     Raises:
-        InvalidArgument: an unknown schedule, a table that is none, or a number that makes no sense.
+        InvalidArgument: an unknown schedule, a wrong table, or a number that makes no sense.
     """
     orders = orders_of(schedule, stages, microbatches, chunks)
     (extra,) = _times("overhead", overhead, 1)

@@ -14,7 +14,7 @@ from functools import partial
 
 from ddp_lab.simulate import clusters, quoted
 from ddp_lab.simulate.cluster import Cluster, cluster
-from ddp_lab.simulate.clusters import paced
+from ddp_lab.simulate.clusters import with_pace
 from ddp_lab.simulate.layers import LayerCost
 from ddp_lab.simulate.pipeline import pipeline
 from ddp_lab.simulate.stragglers import backup_workers
@@ -72,14 +72,14 @@ def cited_runs() -> dict[str, CitedRun]:
         runs[f"{name}, P100s"] = CitedRun(
             "Horovod, 2018",
             workload,
-            paced(clusters.P100S_ROCE, workload, images_per_s),
+            with_pace(clusters.P100S_ROCE, workload, images_per_s),
             64,
             64 * MIB,
             "all_reduce",
             ((512, published / 100),),
         )
     for name, workload, images_per_s, best, _ in POSEIDON:
-        hosts = paced(clusters.TITANS, workload, images_per_s)
+        hosts = with_pace(clusters.TITANS, workload, images_per_s)
         runs[f"{name}, Titan X"] = CitedRun(
             "Poseidon, 2017", workload, hosts, 32, MIB, "parameter_server", ((32, best / 32),)
         )
@@ -113,7 +113,7 @@ def fitted_k80s() -> Cluster:
     for ranks in (2, 4):  # what a step of 1 s takes longer is 2 (p-1)/p n beta
         longer = K80_MINUTES[ranks] * ranks / K80_MINUTES[1] - 1
         links.append((0.0, longer / (2 * (ranks - 1) / ranks * n_bytes)))
-    return paced(cluster(4, 2, 1.0, links[0], links[1]), BERT_LARGE, 1.0)
+    return with_pace(cluster(4, 2, 1.0, links[0], links[1]), BERT_LARGE, 1.0)
 
 
 def k80s() -> Iterator[Figure]:
@@ -142,7 +142,7 @@ HOROVOD = (
 def horovod() -> Iterator[Figure]:
     """512 ranks; what was measured lies between the predictions with and without overlap."""
     for name, workload, images_per_s, published in HOROVOD:
-        hosts = paced(clusters.P100S_ROCE, workload, images_per_s)
+        hosts = with_pace(clusters.P100S_ROCE, workload, images_per_s)
         for overlap in (True, False):
             result = step(workload, hosts, 512, 64, overlap=overlap, bucket_bytes=64 * MIB)
             yield Figure(
@@ -163,7 +163,7 @@ BUCKETS_MB = (0, 1, 5, 10, 25, 50, 100, 200)
 def overlap_gain(name: str, beta: float, bucket_bytes: float = 25 * MIB) -> float:
     """Return how much faster overlap makes a step of Li et al. on such a link, in per cent."""
     workload, each, samples_per_s, _ = LI[name]
-    hosts = paced(
+    hosts = with_pace(
         replace(clusters.V100S, inter=(clusters.V100S.inter[0], beta)), workload, samples_per_s
     )
     took = [
@@ -177,7 +177,7 @@ def by_bucket_mb(name: str, beta: float = LI_BETA) -> dict[int, float]:
     """Return the step of 32 ranks on such a link for each of the paper's bucket sizes."""
     workload, each, samples_per_s, _ = LI[name]
     hosts = replace(clusters.V100S, inter=(clusters.V100S.inter[0], beta))
-    run = partial(step, workload, paced(hosts, workload, samples_per_s), 32, each)
+    run = partial(step, workload, with_pace(hosts, workload, samples_per_s), 32, each)
     return {mb: run(bucket_bytes=mb * 1e6).step_time for mb in BUCKETS_MB}
 
 
@@ -204,7 +204,7 @@ def byteps() -> Iterator[Figure]:
         ("VGG-16", VGG_16, 230, 100),
         ("ResNet-50", RESNET_50, 370, 44),
     ):
-        hosts = paced(clusters.V100S_TCP, workload, images_per_s)
+        hosts = with_pace(clusters.V100S_TCP, workload, images_per_s)
         run = partial(step, workload, hosts, 64, 64, bucket_bytes=4 * MIB)
         ring, servers = run(), run(strategy="parameter_server", servers=8)
         gain = 100 * (ring.step_time / servers.step_time - 1)
@@ -225,7 +225,7 @@ def poseidon() -> Iterator[Figure]:
     for name, workload, images_per_s, best, plain in POSEIDON:
         sizes = [layer.param_bytes for layer in workload]
         whole = min(32, int(sum(sizes) / max(sizes)))  # the busiest server has the largest tensor
-        hosts = paced(clusters.TITANS, workload, images_per_s)
+        hosts = with_pace(clusters.TITANS, workload, images_per_s)
         run = partial(step, workload, hosts, 32, 32, strategy="parameter_server", bucket_bytes=MIB)
         rows = (
             ("Poseidon", best, run(), "32 servers, overlap"),

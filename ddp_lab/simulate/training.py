@@ -24,7 +24,7 @@ from ddp_lab.simulate.cluster import Cluster, Mesh, mesh
 from ddp_lab.simulate.ddp import ddp
 from ddp_lab.simulate.layers import BACKWARD, STATES, LayerCost, LayerTime, check_layers, layer_time
 from ddp_lab.simulate.pipeline import finish_times
-from ddp_lab.simulate.zero import fetched
+from ddp_lab.simulate.zero import fetch_seconds
 
 STRATEGIES = ("all_reduce", "parameter_server", "zero3")
 MIB = 1 << 20
@@ -121,7 +121,7 @@ def training(
     """
     check_layers("training", workload)
     samples = _samples(len(workload), cluster, dp, tp, pp, microbatches, batch)
-    how = _how(strategy, servers, dp, bucket_bytes, overlap, states)
+    how = _check_strategy(strategy, servers, dp, bucket_bytes, overlap, states)
     place = mesh(cluster, dp, tp)
     _check_stages_fill_hosts(place, pp)
     times = [layer_time(layer, place, samples) for layer in workload]
@@ -187,7 +187,7 @@ def _samples(
     return batch // (dp * microbatches)
 
 
-def _how(
+def _check_strategy(
     strategy: str, servers: int | None, dp: int, bucket_bytes: float, overlap: bool, states: float
 ) -> _How:
     check_name("training", "strategy", strategy, STRATEGIES)
@@ -242,12 +242,12 @@ def _stage(
         gather = [place.data("all_gather", n) for n in n_bytes]
         scatter = [place.data("reduce_scatter", n) for n in n_bytes]
         fetched_ways = [
-            fetched(forward, gather[::-1], None, how.overlap),
-            fetched(backward, gather, scatter, how.overlap),
+            fetch_seconds(forward, gather[::-1], None, how.overlap),
+            fetch_seconds(backward, gather, scatter, how.overlap),
         ]
         fetching, ways = sum(fetched_ways) - sum(ways), fetched_ways
     elif place.dp > 1:
-        exposed = _exposed(backward, n_bytes, place, how)
+        exposed = _exposed_seconds(backward, n_bytes, place, how)
     return _Stage(
         ways[0] + sends[0],
         ways[1] + sends[1],
@@ -260,7 +260,9 @@ def _stage(
     )
 
 
-def _exposed(backward: Sequence[float], n_bytes: Sequence[float], place: Mesh, how: _How) -> float:
+def _exposed_seconds(
+    backward: Sequence[float], n_bytes: Sequence[float], place: Mesh, how: _How
+) -> float:
     """Return what averaging gradients adds to the last backward."""
     if how.strategy == "parameter_server":
         send = partial(place.to_servers, servers=how.servers)

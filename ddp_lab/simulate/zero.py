@@ -11,7 +11,7 @@ Source: Rajbhandari et al., ZeRO, SC 2020, section 7: half as many bytes again a
 from collections.abc import Sequence
 
 
-def fetched(
+def fetch_seconds(
     compute: Sequence[float],
     gather: Sequence[float],
     scatter: Sequence[float] | None = None,

@@ -32,7 +32,7 @@ def monitored_barrier(comm: Communicator, timeout_s: float, wait_all_ranks: bool
     within = f"monitoredBarrier in {timeout_s * 1e3:.0f} ms"
     if timeout_s <= 0:
         raise RanksMissing(f"Rank 0 timed out in {within}. Give a longer timeout.", 0)
-    missing = _missing(comm, time.monotonic() + timeout_s, wait_all_ranks)
+    missing = _find_missing(comm, time.monotonic() + timeout_s, wait_all_ranks)
     verdict = np.isin(np.arange(comm.size), missing)
     for rank in range(1, comm.size):
         comm.isend(verdict, rank)
@@ -45,7 +45,7 @@ def monitored_barrier(comm: Communicator, timeout_s: float, wait_all_ranks: bool
         )
 
 
-def _missing(comm: Communicator, end: float, all_of_them: bool) -> list[int]:
+def _find_missing(comm: Communicator, end: float, all_of_them: bool) -> list[int]:
     """Return the ranks that have not come by `end`: the first of them, or all."""
     missing: list[int] = []
     for rank in range(1, comm.size):

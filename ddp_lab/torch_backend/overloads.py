@@ -1,5 +1,7 @@
-"""The forms in which torch's groups take a call: `pg.broadcast([t], options)`, as torch itself
-calls it, and `pg.broadcast(t, 1)`, `pg.allreduce(t, op=MAX)` or `pg.barrier()`, as programs do.
+"""The forms in which torch's groups take a call: torch's own, and those of programs.
+
+Torch calls `pg.broadcast([t], options)`; programs write `pg.broadcast(t, 1)`,
+`pg.allreduce(t, op=MAX)` or `pg.barrier()`.
 
 May import: torch, eager.
 """

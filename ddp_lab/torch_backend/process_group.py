@@ -23,15 +23,15 @@ from ddp_lab.torch_backend.overloads import collective, operation_name
 from ddp_lab.torch_backend.rendezvous import Roster
 from ddp_lab.torch_backend.tensor_collectives import (
     algorithm_of,
-    are_written,
     broadcast_in_place,
+    can_write_directly,
     exchange_uneven,
     gather_all,
     gather_flat,
-    one_a_rank,
     only_tensor,
     part_a_rank,
     reduce_in_place,
+    require_one_per_rank,
     rows_by_rank,
 )
 from ddp_lab.torch_backend.work import Gathered, Received, fill, fill_all, limited
@@ -191,7 +191,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     ) -> Any:
         """Fill `outputs[i][r]` with rank r's `inputs[i]`."""
         for output in outputs:
-            one_a_rank("all_gather", output, self.comm.size)
+            require_one_per_rank("all_gather", output, self.comm.size)
 
         def job(comm: Communicator) -> None:
             for output, tensor in zip(outputs, inputs, strict=True):
@@ -237,7 +237,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         """Fill `outputs[i]` with the reduction of all ranks' `inputs[i][rank]`."""
         op = operation_of(opts.reduceOp)
         for parts in inputs:
-            one_a_rank("reduce_scatter", parts, self.comm.size)
+            require_one_per_rank("reduce_scatter", parts, self.comm.size)
 
         def job(comm: Communicator) -> None:
             for output, parts in zip(outputs, inputs, strict=True):
@@ -286,11 +286,15 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         """Fill `outputs[i][r]` at the root with rank r's `inputs[i]`."""
         root = opts.rootRank
         for output in outputs:
-            one_a_rank("gather", output, self.comm.size)
+            require_one_per_rank("gather", output, self.comm.size)
 
         def job(comm: Communicator) -> None:
             for i, tensor in enumerate(inputs):
-                out = outputs[i] if comm.rank == root and are_written(outputs[i], tensor) else None
+                out = (
+                    outputs[i]
+                    if comm.rank == root and can_write_directly(outputs[i], tensor)
+                    else None
+                )
                 rows = comm.gather(tensor, root, algorithm=algorithm_of("gather"), out=out)
                 if rows is not None and out is None:
                     fill_all(outputs[i], list(rows), "gather")
@@ -316,7 +320,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         """Fill `outputs[r]` with what rank r has for this one."""
 
         for tensors in (outputs, inputs):
-            one_a_rank("all_to_all", tensors, self.comm.size)
+            require_one_per_rank("all_to_all", tensors, self.comm.size)
 
         def job(comm: Communicator) -> None:
             fill_all(outputs, exchange_uneven(comm, inputs), "all_to_all")

@@ -26,7 +26,7 @@ def broadcast_in_place(comm: Communicator, tensor: torch.Tensor, root: int) -> N
     is_small = tensor.numel() * tensor.element_size() <= SENT_BYTES
     if algorithm == "auto" and is_small and len(comm.hosts) == 1:
         algorithm = "tree"
-    out = tensor.detach() if are_written([tensor], tensor) else None
+    out = tensor.detach() if can_write_directly([tensor], tensor) else None
     copy = comm.broadcast(tensor, root, algorithm=algorithm, out=out)
     if out is None and comm.rank != root:
         fill(tensor, copy)
@@ -63,7 +63,7 @@ def _sum_sparse(comm: Communicator, tensor: torch.Tensor, op: str) -> None:
 def gather_all(comm: Communicator, tensor: torch.Tensor, outputs: list[torch.Tensor]) -> None:
     """Fill `outputs` with every rank's tensor; they tell their shapes, which may differ."""
     algorithm = algorithm_of("all_gather")
-    if are_written(outputs, tensor):
+    if can_write_directly(outputs, tensor):
         comm.all_gather(tensor, algorithm=algorithm, out=outputs)
     elif all(output.shape == tensor.shape for output in outputs):
         fill_all(outputs, list(comm.all_gather(tensor, algorithm=algorithm)), "all_gather")
@@ -75,13 +75,13 @@ def gather_flat(comm: Communicator, tensor: torch.Tensor, output: torch.Tensor) 
     """Fill `output` with all ranks' tensors, one after the other."""
     if output.is_contiguous():
         rows = list(output.detach().view(comm.size, *tensor.shape))
-        if are_written(rows, tensor):
+        if can_write_directly(rows, tensor):
             comm.all_gather(tensor, out=rows)
             return
     fill(output, comm.all_gather(tensor).reshape(output.shape))
 
 
-def are_written(outputs: list[torch.Tensor], like: torch.Tensor) -> bool:
+def can_write_directly(outputs: list[torch.Tensor], like: torch.Tensor) -> bool:
     """Return whether a collective can write tensors like this one into `outputs` themselves."""
     return all(
         output.shape == like.shape
@@ -103,7 +103,7 @@ def exchange_uneven(comm: Communicator, parts: list[torch.Tensor]) -> list[torch
     return [parts[r] if r == comm.rank else received[r] for r in range(comm.size)]
 
 
-def one_a_rank(operation: str, tensors: list[torch.Tensor], size: int) -> None:
+def require_one_per_rank(operation: str, tensors: list[torch.Tensor], size: int) -> None:
     """Raise `InvalidArgument` unless there is a tensor for each of `size` ranks."""
     if len(tensors) != size:
         raise InvalidArgument(

@@ -122,7 +122,7 @@ class Received(TorchWork):  # type: ignore[misc]
         limit_s = timeout.total_seconds() or self._timeout_s
         give_up = time.monotonic() + limit_s
         nap_s, longest_s = LOOK_S
-        while not self._found():
+        while not self._find_sender():
             self._check_senders(give_up, limit_s)
             time.sleep(nap_s)
             nap_s = min(2 * nap_s, longest_s)
@@ -132,7 +132,7 @@ class Received(TorchWork):  # type: ignore[misc]
         fill(self._tensor, values, f"recv: what rank {self._source} sent at {self._work.sent_at}")
         return True
 
-    def _found(self) -> bool:
+    def _find_sender(self) -> bool:
         """Return whether it is known who sends, after a look at all ranks."""
         for src in range(self._comm.size) if self._work is None else ():
             if src != self._comm.rank and self._comm.probe(src):
@@ -145,14 +145,14 @@ class Received(TorchWork):  # type: ignore[misc]
         board = self._comm._board
         others = set(self._comm._members) - {self._comm._transport.rank}
         ended = board is not None and all(board.read(peer).state != RUNNING for peer in others)
-        if ended and not self._found():  # their last messages may have been on the way
+        if ended and not self._find_sender():  # their last messages may have been on the way
             raise RankLost("recv: all other ranks have ended. See how many messages each sends.")
         if time.monotonic() > give_up:
             raise RankTimeout(f"recv: no rank sent anything for {limit_s} s. See what they do.")
 
     def is_completed(self) -> bool:
         """Return whether `wait` would return at once."""
-        return self._found() and self._work is not None and self._work.test()
+        return self._find_sender() and self._work is not None and self._work.test()
 
     def source_rank(self) -> int:
         """Return the rank that sent, within the group."""

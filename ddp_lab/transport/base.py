@@ -131,7 +131,7 @@ class Sent:
 SENT = Sent()
 
 
-def delivered(array: Any, buffer: Any, src: int, rank: int) -> Any:
+def deliver(array: Any, buffer: Any, src: int, rank: int) -> Any:
     """Return the array of a message, or the buffer that waits for it, filled with it.
 
     Raises:

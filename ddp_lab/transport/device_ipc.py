@@ -18,7 +18,7 @@ import torch
 from torch.multiprocessing import reductions, set_sharing_strategy
 
 from ddp_lab.device_array import DeviceArray, HoldsTensors, synchronize
-from ddp_lab.transport.base import NDArray, Work, delivered
+from ddp_lab.transport.base import NDArray, Work, deliver
 
 HANDLE = b"\x01"  # begins the header of a message that is a handle; headers are printable text
 
@@ -80,7 +80,7 @@ class IpcReceive:
             if self.header.startswith(HANDLE):
                 self.header = self.header.removeprefix(HANDLE)
                 array = self._open(array)
-            self._array = delivered(array, self._buffer, self._src, self._transport.rank)
+            self._array = deliver(array, self._buffer, self._src, self._transport.rank)
         return self._array
 
     def _open(self, handle: NDArray) -> DeviceArray:

@@ -106,7 +106,7 @@ def check(mine: bytes, theirs: bytes, rank: int, peer: int) -> None:
     )
 
 
-def completed(mine: bytes, theirs: bytes) -> bytes:
+def complete_header(mine: bytes, theirs: bytes) -> bytes:
     """Return `mine` with what it could not know taken from `theirs`, to be passed on."""
     if b"|?|" not in mine:
         return mine

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ddp_lab.errors import RankLost
-from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, delivered
+from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, deliver
 from ddp_lab.transport.board import (
     Board,
     MemoryBoard,
@@ -199,7 +199,7 @@ class Receive:
     def wait(self, timeout_s: float | None = None) -> Any:
         """Return the array, or the buffer filled with it."""
         self._world.wait(self, timeout_s)
-        self._array = delivered(self._array, self.buffer, self.src, self.dst)
+        self._array = deliver(self._array, self.buffer, self.src, self.dst)
         return self._array
 
     def test(self) -> bool:

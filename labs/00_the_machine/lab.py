@@ -129,7 +129,7 @@ green = picture[:, :, 1]
 print("green alone: shape", green.shape, "strides", green.strides, "view:", green.base is not None)
 
 # %% [markdown]
-# **Predict.** `x` has 4,096 rows of 4,096 numbers. A column has as many numbers as a row; how many times as long does it take to sum all columns one by one as all rows one by one?
+# **Predict.** `x` has 4,096 rows of 4,096 numbers. A column has as many numbers as a row; how many times as long does it take to sum columns one by one as to sum rows one by one? (Every sixteenth of each is summed.)
 
 # %%
 ### BEGIN STARTER
@@ -453,10 +453,10 @@ draw_years()
 # A system over records takes anything: texts, records of unlike lengths, more than memory holds, and a function that it need not understand. It can run a part again when a machine fails, for a record depends on few others. It cannot differentiate, and what it moves is bound by disk or memory: counting the lines of a log of mine lies far left in the roofline, at one comparison a byte, whoever computes it; a faster processor would not help. Training a network of mine on digits, a product of 64 by 1,797 by 32, lies right of the corner as long as the batch is large.
 # ### END SOLUTION
 
-# %% [markdown] question="reading_note" points="6" manual="true" rubric1="1: Overview" rubric2="1: Problem and challenges" rubric3="1: Methods and contributions (ReLU, training over two GPUs, dropout, augmentation; what is split and where the GPUs talk)" rubric4="1: Evaluation (names a figure with its conditions)" rubric5="1: Trade-offs" rubric6="1: An open question that the paper does not answer"
+# %% [markdown] question="reading_note" points="6" manual="true" rubric1="1: Overview" rubric2="1: Problem and challenges" rubric3="1: Methods and contributions (operational intensity; the two roofs and the ridge point; ceilings below them, and which optimisation lifts a kernel through which)" rubric4="1: Evaluation (names a figure with its conditions)" rubric5="1: Trade-offs" rubric6="1: An open question that the paper does not answer"
 # ## Reading note
 #
-# Alex Krizhevsky, Ilya Sutskever and Geoffrey Hinton, [*ImageNet Classification with Deep Convolutional Neural Networks*](https://papers.nips.cc/paper/2012/hash/c399862d3b9d6b76c8436e924a68c45b-Abstract.html), NIPS 2012. One page, in the form below.
+# Samuel Williams, Andrew Waterman and David Patterson, [*Roofline: An Insightful Visual Performance Model for Multicore Architectures*](https://doi.org/10.1145/1498765.1498785), *Commun. ACM* 52(4), 2009. One page, in the form below.
 #
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):
@@ -472,7 +472,7 @@ draw_years()
 # **Open questions** (one at least that the paper does not answer):
 # ### END STARTER
 # ### BEGIN SOLUTION
-# **Overview.** A convolutional network with 60 million parameters classifies ImageNet's pictures much better than all before. What made it possible was as much the system as the model: two GPUs, and a network cut in two so that it fits them. **Problem and challenges.** 1.2 million labelled pictures of 1,000 classes need a model of large capacity; such a model takes too long on processors, does not fit one GPU of 3 GB, and overfits. **Methods and contributions.** ReLU, which trains several times faster than tanh; the layers cut in halves over two GPUs, which talk in certain layers only; dropout and augmented pictures against overfitting; overlapping pooling and response normalisation. **Evaluation.** On ILSVRC-2012's test set an average of seven networks has a top-5 error of 15.3 %, the next best entry 26.2 %; one network took five to six days on two GTX 580. Nothing is said of the speed-up by the second GPU over one with the same model. **Trade-offs.** Which layers talk was chosen to fit the hardware, and with it the model; dropout doubles the iterations. **Open questions.** How far size alone would go; how to cut a model over more than two devices without doing it by hand.
+# **Overview.** One picture says what a program can reach at most on a machine: the peak of its arithmetic, or its memory's bandwidth times the operations that the program does for each byte. It is meant for programmers, who read off it what to mend first. **Problem and challenges.** Multicore processors differ far more than their single-core ancestors did, and models that predict times exactly are too complex to guide anybody. **Methods and contributions.** Operational intensity, operations for each byte that goes to or comes from memory, after the caches; a slanted roof of bandwidth and a flat one of arithmetic, which meet at the ridge point; ceilings below the roofs for what a program leaves unused, such as vectors, balanced multiplications and additions, prefetching, memory near its processor. **Evaluation.** Four machines (Intel Xeon, AMD Opteron, Sun UltraSPARC T2+, IBM Cell) and four kernels (sparse matrix times vector, lattice Boltzmann, stencil, 3-D FFT): none lies above its roof, and the ceilings tell which optimisations paid. The roofs were measured by microbenchmarks; no network was trained. **Trade-offs.** A bound, not a prediction: latency, threads that wait for each other, and traffic between the caches are not in it. **Open questions.** How to draw a program whose intensity depends on the size of the caches, or one that also waits for a network or a disk.
 # ### END SOLUTION
 
 # %%

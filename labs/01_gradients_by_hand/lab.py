@@ -435,8 +435,8 @@ rules = {
 print(f"the gradient has length {np.linalg.norm(right):.1e}\n")
 print(f"{'rule':24}{'within 0.01':>14}{'relative 0.01':>16}{'relative 1e-6':>16}")
 for name, rule in rules.items():
-    said = [np.abs(rule - numerical).max() < 1e-2, agree(rule, numerical, 1e-2)]
-    passes = ["passes" if ok else "caught" for ok in (*said, agree(rule, numerical))]
+    loose = [np.abs(rule - numerical).max() < 1e-2, agree(rule, numerical, 1e-2)]
+    passes = ["passes" if ok else "caught" for ok in (*loose, agree(rule, numerical))]
     print(f"{name:24}{passes[0]:>14}{passes[1]:>16}{passes[2]:>16}")
 
 # %% [markdown]
@@ -642,11 +642,11 @@ if CUDA:
 
 # %%
 lines = {}
-for name, found in curves.items():
-    fixed, each = found[0], (found[-1] - found[0]) / (batches[-1] - 1)
-    lines[name] = found, fixed + each * np.array(batches)
+for name, times in curves.items():
+    fixed, each = times[0], (times[-1] - times[0]) / (batches[-1] - 1)
+    lines[name] = times, fixed + each * np.array(batches)
     for k in (3, 6, 8):
-        compare(f"{name}, {batches[k]} pictures, µs", lines[name][1][k] * 1e6, found[k] * 1e6)
+        compare(f"{name}, {batches[k]} pictures, µs", lines[name][1][k] * 1e6, times[k] * 1e6)
 figures.plot_batches(batches, lines)
 
 # %% [markdown]
@@ -799,7 +799,7 @@ compare("share right with rule 3", predicted_nonsense, share["3: nonsense on the
 # %% [markdown]
 # ## 6. One connection more
 #
-# Deep networks of this kind stop learning. Here is one of 16 layers. (`deep_forward` notes what it did.)
+# Deep networks of this kind stop learning. Here is one of 16 hidden layers. (`deep_forward` notes what it did.)
 
 
 # %%
@@ -822,7 +822,9 @@ SIZES = [64, *[32] * 16, 10]
 deep = initial(SIZES)
 for skip in (0.0, 1.0):
     notes, logits = deep_forward(deep, images, skip)
-    print(f"skip {skip:g}: the logits of {len(notes)} layers have size {np.std(logits):.1g}")
+    print(
+        f"skip {skip:g}: behind {len(notes) - 1} layers the logits have size {np.std(logits):.1g}"
+    )
 
 # %% [markdown]
 # **Idea.** Without skips a signal shrinks from layer to layer: ReLU sets half of the values to zero, which halves the mean square. The gradient shrinks alike on its way back. A **residual** connection adds the input to the output, $h' = s\,h + \max(h w + b, 0)$, so that both can pass around the layer (He et al. 2016).
@@ -949,7 +951,7 @@ print(f"a numerical gradient, at 10 ms a run: {minutes / 60 / 24:.0f} days")
 # ### END SOLUTION
 
 # %% [markdown] question="reading_note" points="5" manual="true" rubric1="1: Overview in the learner's own words" rubric2="1: Problem and challenges: a large labelled set, a model too large for one GPU of 3 GB, overfitting" rubric3="1: Methods: ReLU, two GPUs that talk at some layers only, local response normalisation, overlapping pooling, augmentation, dropout" rubric4="1: Evaluation read critically: what the second-best entry was and what each part contributed, what was not measured" rubric5="1: Trade-offs and one open question"
-# **Reading note.** Krizhevsky, Sutskever & Hinton 2012, "ImageNet Classification with Deep Convolutional Neural Networks", NeurIPS. One page, in this form. What was built by hand there that you get from a library?
+# **Reading note.** Krizhevsky, Sutskever & Hinton 2012, ["ImageNet Classification with Deep Convolutional Neural Networks"](https://papers.nips.cc/paper/2012/hash/c399862d3b9d6b76c8436e924a68c45b-Abstract.html), NIPS. One page, in this form. What was built by hand there that you get from a library?
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):
 #

@@ -889,7 +889,7 @@ for when, parameters in (("before training", initial()), ("after", mine.paramete
     print(f"{when}: the largest lr is {w1:.2g} for w1 alone, {w2:.2g} for w2; you took 0.5")
 
 # %% [markdown]
-# **A new layer, for nothing.** Attention with several heads is ten lines of your operators, and its gradient none: that is what composing saves. What it costs is calls: each operator is a kernel of its own.
+# **A new layer, for nothing.** In **attention** each row of $x$ becomes a mean of all rows. How much each counts is decided by a product: of what the one row looks for (its **query**) with what the other offers (its **key**); what it then hands over is its **value**. Several **heads** do this side by side, and their results are added. With your operators that is ten lines, and its gradient none: that is what composing saves. What it costs is calls: each operator is a kernel of its own.
 #
 # **Predict.** Each of two heads has three products for its queries, keys and values, two more, and one at its end. How many products run in a forward and a backward pass together?
 

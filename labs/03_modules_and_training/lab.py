@@ -800,7 +800,7 @@ def numbers(module):
 
 # %%
 theirs = TorchTraining(numbers(CNN(np.random.default_rng(0))))
-their_losses = [theirs(*theirs.there(x.numpy(), y.numpy())) for _, x, y in batches(12)]
+their_losses = [theirs(*theirs.to_device(x.numpy(), y.numpy())) for _, x, y in batches(12)]
 for loss in their_losses:
     curves.add("PyTorch", loss)
 apart = np.abs(np.subtract(my_losses, their_losses))
@@ -836,7 +836,7 @@ def runners(n):
     for device, name in {"cpu": "PyTorch", "cuda": "PyTorch, CUDA"}.items():
         if device == "cpu" or CUDA:
             step = TorchTraining(numbers(mine), device)
-            there = step.there(x.numpy(), y.numpy())
+            there = step.to_device(x.numpy(), y.numpy())
             found[name] = lambda step=step, there=there: step(*there)
     return found
 
@@ -857,7 +857,7 @@ figures.plot_race(counts, raced, predicted)
 figures.plot_frameworks(at_64)
 
 # %% [markdown]
-# So speed did not decide. TensorFlow 1 had three convolutions with different arguments (`tf.nn.conv2d`, `tf.layers.conv2d`, `tf.keras.layers.Conv2D`), PyTorch one; and both find gradients in the same way, yours of lab 02.
+# So speed did not decide. TensorFlow 1 had three convolutions with different arguments (`tf.nn.conv2d`, `tf.layers.conv2d`, `tf.keras.layers.Conv2D`), PyTorch one; and both find gradients in the same way, yours of lab 02. On such a library stand the **toolkits** of a domain (torchvision for pictures, Hugging Face's Transformers for text): models, data and weights, without tensors or gradients of their own.
 #
 # **Reflect.** Each way has a fixed time for a step and a time for each picture. What is done in the fixed time, and which part of it does a core in C++ make cheap? For which models would you therefore *not* take an imperative library? And which layer of `CNN` knows the place?
 #
@@ -1011,7 +1011,7 @@ for size in (10, 1_000_000):
 # ### END SOLUTION
 
 # %% [markdown] question="reading_note" points="5" manual="true" rubric1="1: Overview in the learner's own words" rubric2="1: Problem and challenges: the four design principles and where they conflict, usability against speed" rubric3="1: Methods: models as programs and extensible autodiff; separate control and data flow, caching allocator, multiprocessing, reference counting; mutation made safe by versioning" rubric4="1: Evaluation read critically: what table 1 compares, within 17 % of the fastest, one machine, what it leaves out" rubric5="1: Trade-offs and one open question"
-# **Reading note.** Paszke et al. 2019, "PyTorch: An Imperative Style, High-Performance Deep Learning Library", NeurIPS. One page, in this form. Which of your classes are in sections 4 and 5, and what do they say about tensors that are written to?
+# **Reading note.** Paszke et al. 2019, ["PyTorch: An Imperative Style, High-Performance Deep Learning Library"](https://arxiv.org/abs/1912.01703), NeurIPS. One page, in this form. Which of your classes are in sections 4 and 5, and what do they say about tensors that are written to?
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):
 #

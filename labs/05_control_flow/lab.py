@@ -27,7 +27,7 @@ import minitorch as mt
 import minitorch.graph as tf
 from autograder import compare, lab
 from lessons.figures import GrowingCurve
-from lessons.graphs.sentences import filled_up, some_sentence
+from lessons.graphs.sentences import fill_up, some_sentence
 from lessons.timing import milliseconds
 from minitorch.show import follow_tokens, show
 
@@ -155,7 +155,7 @@ q.check("fire")
 # %%
 def run_in_order(fetches, feeds):
     """Return {node: token} for all nodes behind the fetches; each fires once, inputs first."""
-    return tokens.fired_in_order(fetches, feeds, fire)
+    return tokens.fire_in_order(fetches, feeds, fire)
 
 
 # %%
@@ -419,7 +419,7 @@ class Run(TokenRun):
 
 def run(fetches, feeds=()):
     """Return the tokens of the fetches, a list."""
-    return tokens.fetched(Run, fetches, feeds)
+    return tokens.fetch_tokens(Run, fetches, feeds)
 
 
 print(inspect.getsource(TokenRun.pass_on))
@@ -802,7 +802,7 @@ def by_loop(sentence):
 
 # %%
 def by_padding(group, steps=longest):
-    filled_table, counts = filled_up(group, steps, rng)
+    filled_table, counts = fill_up(group, steps, rng)
     return {table: filled_table, many: counts, h0: np.zeros((len(group), 8)), **weights}
 
 

@@ -26,7 +26,7 @@ from sklearn.datasets import load_digits
 import minitorch.graph as graph
 from autograder import compare, lab
 from lessons.device_note import device_note
-from lessons.graphs.program_device import counted_there, device, given_there, run_there
+from lessons.graphs.program_device import count_bytes, device, move_to_device, run_on_device
 from lessons.timing import milliseconds
 from minitorch.show import compare_passes, map_memory
 
@@ -67,7 +67,7 @@ print(device_note("found" if DEVICE == "cuda" else "", "5 and 6 time and count t
 # %% [markdown]
 # ## 1. Work that need not be done
 #
-# Our programs are lists of **steps**. Step `i` computes value `i` from values with smaller numbers; some of the values are the program's **outputs**. Compilers call this *straight-line code in static single assignment form*.  All values are matrices of float32.
+# Our programs are lists of **steps**. Step `i` computes value `i` from values with smaller numbers; some of the values are the program's **outputs**. Compilers call this *straight-line code in static single assignment form*. All values are matrices of float32.
 #
 # - `program.steps[i]` has `op`, `inputs` (numbers of earlier steps), `attr` (what else the operator needs) and `shape`. `program.outputs` is a list of numbers.
 # - `program.emit(op, *inputs, attr=...)` adds a step and returns its number. `program.keep(step, inputs)` adds a copy of a step over other inputs.
@@ -78,8 +78,6 @@ print(device_note("found" if DEVICE == "cuda" else "", "5 and 6 time and count t
 
 
 # %%
-
-
 print("elementwise:", *ELEMENTWISE)
 
 # %% [markdown]
@@ -339,7 +337,6 @@ figures.plot_orders(by_work, by_clock, [(512, 512, 512, 1), *chains])
 #
 # $$xA,\; xB \;\to\; y = x\,[A\;B],\quad y_{:,\,:m},\; y_{:,\,m:}$$
 #
-#
 # **Idea.** Whether a rewrite is *faster* depends on the shapes and the machine. Merging saves a call and makes the product larger, but it copies the weights.
 #
 # **Predict.** Let $x$ have 64 rows, and let $A$ and $B$ be 512 by 64. What is the ratio of the times, before over after, (a) when the weights are inputs, so that the concat runs each time, (b) when they are constants, so that your `fold` runs it once?
@@ -594,7 +591,7 @@ forward, both = layers(10, False), layers(10, True)
 figures.map_arenas(ten_layers=memory_plan(forward), with_gradients=memory_plan(both))
 
 # %% [markdown]
-# **Measure.** `bind` makes a function that runs a program in its arena.  `poisoned` also overwrites every value with NaN when its life has ended, so that no later read goes unnoticed.
+# **Measure.** `bind` makes a function that runs a program in its arena. `poisoned` also overwrites every value with NaN when its life has ended, so that no later read goes unnoticed.
 
 
 # %%
@@ -624,12 +621,12 @@ for title, program in {"forward": forward, "with gradients": both}.items():
 # %%
 wide = layers(4, True, size=512, batch=2048)
 feeds, plan = random_feeds(wide), memory_plan(wide)
-given = given_there(wide, feeds)
-pairs = zip(run_there(wide, given), run(wide, feeds))
+given = move_to_device(wide, feeds)
+pairs = zip(run_on_device(wide, given), run(wide, feeds))
 right = [np.allclose(t.to("cpu").numpy(), a, rtol=1e-2, atol=1e-2) for t, a in pairs]
 del pairs
 expected = memory.alive_bytes(wide, plan)
-alive, requests = counted_there(wide, given)
+alive, requests = count_bytes(wide, given)
 print("on", DEVICE, "- right:", all(right))
 compare("MiB alive at the peak", max(expected) / 2**20, max(alive) / 2**20)
 compare("times to the system, second run", 0, requests)
@@ -733,7 +730,7 @@ stages["fused"] = fuse(stages["products"])
 stages["+ merged"] = fuse(merge_matmuls(stages["products"]))
 feeds = random_feeds(written)
 times = milliseconds(*[partial(bind(p), feeds) for p in stages.values()], repeats=21)
-there = [partial(run_there, p, given_there(p, feeds)) for p in stages.values()]
+there = [partial(run_on_device, p, move_to_device(p, feeds)) for p in stages.values()]
 times_there = milliseconds(*there, repeats=21)
 
 # %%

@@ -486,8 +486,8 @@ plt.show()
 # %%
 for name, found in curves.items():
     reached = [int(np.argmax(c <= 1.1)) + 1 if c[-1] <= 1.1 else 97 for c in found]
-    said = predicted_trials.get(name, ...)
-    compare(f"{name}: trials until 1.10 (97: not in 96)", said, float(np.median(reached)))
+    predicted = predicted_trials.get(name, ...)
+    compare(f"{name}: trials until 1.10 (97: not in 96)", predicted, float(np.median(reached)))
 
 # %% [markdown]
 # **Reflect.** A trial on a machine takes a tenth of a second, a guess two millionths. What would you do with a model that is three times as good and a thousand times as slow?
@@ -608,9 +608,9 @@ if code.available():
     with TemporaryDirectory() as folder:
         file = Path(folder, "network.npz")
         compare("kB of the file", predicted_file, deployed.save(file, layers, schedules) / 1e3)
-        found, said = deployed.run_elsewhere(run_deployed, file, batch)
-    apart = np.abs(found - net(mt.tensor(batch)).detach().numpy()).max()
-    print(f"in another process: {said}; largest difference from the network {apart:.1e}")
+        results, report = deployed.run_elsewhere(run_deployed, file, batch)
+    apart = np.abs(results - net(mt.tensor(batch)).detach().numpy()).max()
+    print(f"in another process: {report}; largest difference from the network {apart:.1e}")
 
 # %% [markdown]
 # **Reflect.** For which products is an epilogue worth a compiler, and for which is it not? Somebody builds a new accelerator, without caches and with a unit that multiplies 16 by 16. Which pieces of this lab would have to be written for it, and which could stay? (This is why every accelerator came with a whole stack of its own, and why TVM was written.)

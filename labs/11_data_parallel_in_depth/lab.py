@@ -331,8 +331,8 @@ draw_launches(orders, at, "Buckets in the order seen start early (circles: equal
 
 
 # %%
-def skips(comm, tell=None):
-    """Average the gradients that are there, or as `tell` does it; rank 1 has one less."""
+def skips(comm, prepare=None):
+    """Average the gradients that are there, or as `prepare` has it; rank 1 has one less."""
     layers = [torch.nn.Linear(8, 8, bias=False) for _ in range(3)]
     params = [layer.weight for layer in layers]
     x = torch.ones(1, 8)
@@ -340,10 +340,10 @@ def skips(comm, tell=None):
         if not (comm.rank == 1 and index == 1):
             x = layer(x)
     loss = x.sum()
-    told = tell and tell(comm, loss, params)  # before backward
+    finish = prepare and prepare(comm, loss, params)  # before backward
     loss.backward()
     there = [param for param in params if param.grad is not None]
-    return told() if told else average(comm, there)
+    return finish() if finish else average(comm, there)
 
 
 diagnosis(skips)
@@ -431,7 +431,7 @@ def average_used(comm, params, used):
 
 
 # %%
-def told_by_you(comm, loss, params):
+def by_your_walk(comm, loss, params):
     """Ask what is used; return what is to be done after backward."""
     used = used_parameters(loss, params)
 
@@ -442,7 +442,7 @@ def told_by_you(comm, loss, params):
     return finish
 
 
-for used, sums in launch(lambda comm: skips(comm, told_by_you), 2):
+for used, sums in launch(lambda comm: skips(comm, by_your_walk), 2):
     print("used:", used, "  sums of the averages:", sums)
 
 # %% tags="check"

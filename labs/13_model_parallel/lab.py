@@ -441,7 +441,7 @@ plt.show()
 # %% [markdown]
 # **Reflect.** Rank 0 holds four micro-batches and rank 3 one. If memory is what you lack, where would you put a larger stage, and what would that do to the time?
 #
-# *The real system.* PipeDream's 1F1B does not wait for the step's end: it changes the weights after every backward, and so has to keep a copy of them for each micro-batch under way (`Pipeline(..., schedule="pipedream")`). Megatron-LM and `torch.distributed.pipelining` use 1F1B with one change of the weights a step, as you did.
+# *The real system.* Megatron-LM and `torch.distributed.pipelining` use 1F1B with one change of the weights a step, as you did: exact, and without copies of the weights.
 
 # %% [markdown]
 # ## 4. Inside a layer: columns and rows
@@ -709,10 +709,10 @@ def timed(comm, way, rounds=5):
 predicted = communication(2, len(BLOCKS), X.nbytes)
 ways = {"inter-operator": pipeline_way, "intra-operator": tensor_way}
 rows, sent = {}, []
-for (name, way), said in zip(ways.items(), predicted):
+for (name, way), expected in zip(ways.items(), predicted):
     once = launch(timed, 2, way, 1, record=True)
     sent.append(float(sum(m.n_bytes for m in once.trace.messages if m.op != "barrier")))
-    compare(f"{name}, bytes sent", said, sent[-1])
+    compare(f"{name}, bytes sent", expected, sent[-1])
     rows[name] = 1e3 * np.max(launch(timed, 2, way, **FAR), axis=0)
 
 # %%

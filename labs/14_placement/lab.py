@@ -575,6 +575,8 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
+# (Inside a host links need not be alike either. In a DGX-1 each of eight V100s has six NVLinks, to four of the others only; what it sends to one of the other three goes by PCIe, or through a GPU between them. The demo *plan on a mesh* draws it. Which four would you make a stage?)
+#
 # And does the model rank plans as this machine does? Two ranks, one network of four layers, three ways to train it: a pipeline of two stages, data parallelism, and products that are shared. The model gets one measured number for compute and the link of section 2.
 
 

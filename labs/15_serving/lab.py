@@ -766,7 +766,7 @@ async def side_by_side(apps):
         for app, names in apps.items():
             await server.link(app, names, policy="ensemble", default=-1)
         found = {a: await asyncio.gather(*(server.predict(a, x) for x in test_flat)) for a in apps}
-    return {a: np.mean([p.value for p in said] == test_labels) for a, said in found.items()}
+    return {a: np.mean([p.value for p in each] == test_labels) for a, each in found.items()}
 
 
 apps = {name: [name] for name in MODELS} | {"the vote": list(MODELS)}
@@ -795,7 +795,7 @@ compare("share right by vote", predicted_vote, right["the vote"])
 # %% [markdown] question="reading_note" points="6" manual="true" rubric1="1: Overview" rubric2="1: Problem and challenges (many frameworks, latency and throughput, choice of models)" rubric3="1: Methods and contributions (two layers, containers, adaptive batching by AIMD, cache with promises, Exp3 and Exp4, straggler mitigation)" rubric4="1: Evaluation (a figure with its conditions, such as up to 26 times the throughput by batching within 20 ms, or the comparison with TensorFlow Serving)" rubric5="1: Trade-offs" rubric6="1: An open question that the paper does not answer"
 # ## Reading note
 #
-# Daniel Crankshaw, Xin Wang, Giulio Zhou, Michael Franklin, Joseph Gonzalez and Ion Stoica, *Clipper: A Low-Latency Online Prediction Serving System*, NSDI 2017. One page, in the form below.
+# Daniel Crankshaw, Xin Wang, Giulio Zhou, Michael Franklin, Joseph Gonzalez and Ion Stoica, [*Clipper: A Low-Latency Online Prediction Serving System*](https://www.usenix.org/conference/nsdi17/technical-sessions/presentation/crankshaw), NSDI 2017. One page, in the form below.
 #
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):

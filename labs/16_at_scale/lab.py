@@ -309,7 +309,7 @@ for name, layers, images_per_s, measured in published.HOROVOD:
 RANKS = [1, 4, 8, 64, 256, 512, 1024]
 fig, ax = plt.subplots()
 for (name, layers, images_per_s, measured), mark in zip(published.HOROVOD, "osD"):
-    hosts = replace(clusters.paced(clusters.P100S_ROCE, layers, images_per_s), hosts=256)
+    hosts = replace(clusters.with_pace(clusters.P100S_ROCE, layers, images_per_s), hosts=256)
     at = {p: published.step(layers, hosts, p, 64).efficiency for p in RANKS}
     (drawn,) = ax.plot(RANKS, at.values(), label=f"{name}, predicted")
     ax.plot(512, measured / 100, mark, color=drawn.get_color(), label=f"{name}, published")

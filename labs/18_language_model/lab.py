@@ -36,7 +36,7 @@ from ddp_lab.data_parallel import Checkpoint
 from ddp_lab.simulate import LayerCost, cluster
 from lessons.language.figures import draw_batches, draw_growth, draw_profile, own_times
 from lessons.language.ranks import share_products, stage_step
-from lessons.language.serving import TypingPage, load_of, served, summary_of
+from lessons.language.serving import TypingPage, load_of, serve_load, summary_of
 from lessons.language.stack import Watch, lines_of, see_stack
 from lessons.language.torch_gpt import torch_loss_and_gradients
 from lessons.timing import milliseconds
@@ -1108,7 +1108,7 @@ load = load_of(N, PER_S, len(PROMPT), CONTEXT - len(PROMPT))
 prices = {"step_ms": COSTS[1] - PER_SLOT, "per_slot_ms": PER_SLOT, "slots": 8}
 expected = serve.simulate_generation(load, prompt_ms_per_token=COSTS[1], **prices)
 make = partial(Generator, TRAINED.model)
-found = served(make, load, PROMPT, slots=8)
+found = serve_load(make, load, PROMPT, slots=8)
 for name, value in summary_of(found).items():
     print(f"{name}: measured {value:.1f}, simulated {summary_of(expected)[name]:.1f}")
 compare("ms between tokens, median", predicted_between, summary_of(found)["between, p50, ms"])
@@ -1117,8 +1117,8 @@ compare("ms between tokens, median", predicted_between, summary_of(found)["betwe
 # And one request's tokens must not depend on who shares its steps. Here eight readers ask at once, and one asks alone; then somebody asks for what cannot be.
 
 # %%
-together = served(make, [(0.0, len(PROMPT), 30)] * 8, PROMPT, slots=8, temperature=0.8)
-by_itself = served(make, [(0.0, len(PROMPT), 30)], PROMPT, slots=8, temperature=0.8)
+together = serve_load(make, [(0.0, len(PROMPT), 30)] * 8, PROMPT, slots=8, temperature=0.8)
+by_itself = serve_load(make, [(0.0, len(PROMPT), 30)], PROMPT, slots=8, temperature=0.8)
 print("the same tokens:", together.replies[0] == by_itself.replies[0])
 print(decode(by_itself.replies[0]))
 for prompt, options in (
@@ -1127,7 +1127,7 @@ for prompt, options in (
     (PROMPT * 20, {}),
     (PROMPT, {"temperature": -1.0}),
 ):
-    refused = served(make, [(0.0, 1, 4)], prompt, slots=2, cache_tokens=CONTEXT, **options)
+    refused = serve_load(make, [(0.0, 1, 4)], prompt, slots=2, cache_tokens=CONTEXT, **options)
     print(f"   {refused.errors[0]}")
 
 # %% [markdown]

@@ -74,7 +74,7 @@ def run_declared() -> Array:
     return d
 
 
-def many(v: Any) -> Any:
+def many_operators(v: Any) -> Any:
     """Return v, a tensor or a node, after 200 small operators, elementwise."""
     for _ in range(100):
         v = v * 1.01 + 0.01
@@ -82,36 +82,36 @@ def many(v: Any) -> Any:
 
 
 def ways_to_launch(size: int, device: str) -> dict[str, Callable[[], object]]:
-    """Return {name: a function that runs `many` on so many elements}."""
+    """Return {name: a function that runs `many_operators` on so many elements}."""
     array = np.ones(size, np.float32)
     eager = mt.tensor(array, device=device)
     tf.reset_default_graph()
     fed = tf.placeholder(tf.float32, (None,))
-    node = many(fed)
+    node = many_operators(fed)
     planned = tf.Session(device=device, optimize=False)
     compiled = tf.Session(device=device)
     ways: dict[str, Callable[[], object]] = {
-        "200 calls": lambda: many(eager),
+        "200 calls": lambda: many_operators(eager),
         "a plan of 200": lambda: planned.run(node, {fed: array}),
         "one compiled call": lambda: compiled.run(node, {fed: array}),
     }
     if device == "cuda":
-        ways["200 kernels, captured"] = captured(size)
+        ways["200 kernels, captured"] = capture_kernels(size)
     return ways
 
 
-def captured(size: int) -> Callable[[], Any]:
+def capture_kernels(size: int) -> Callable[[], Any]:
     """Return a function that launches the 200 kernels of a GPU at once, as a CUDA graph."""
     import torch
 
     x = torch.ones(size, device="cuda")
     aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     with torch.cuda.stream(aside):  # kernels are loaded and memory is taken before the capture
-        many(x)
+        many_operators(x)
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        result = many(x)
+        result = many_operators(x)
 
     def replay() -> Any:
         graph.replay()

@@ -37,14 +37,14 @@ def device() -> str:
     return "cuda" if mt.cuda.is_available() else "cpu"
 
 
-def given_there(program: Program, feeds: Feeds) -> dict[int, Tensor]:
+def move_to_device(program: Program, feeds: Feeds) -> dict[int, Tensor]:
     """Return {step: tensor on the device} for a program's inputs and constants."""
     steps = [(i, s) for i, s in enumerate(program.steps) if s.op in ("input", "const")]
     arrays = {i: feeds[s.attr[0]] if s.op == "input" else s.attr for i, s in steps}
     return {i: mt.tensor(array, device=device()) for i, array in arrays.items()}
 
 
-def run_there(
+def run_on_device(
     program: Program, given: dict[int, Tensor], watch: Callable[[], None] = lambda: None
 ) -> list[Tensor]:
     """Run a program on the device and wait for its end; a tensor is dropped after its last use.
@@ -64,9 +64,11 @@ def run_there(
     return [values[i] for i in program.outputs]
 
 
-def counted_there(program: Program, given: dict[int, Tensor]) -> tuple[list[int], int]:
+def count_bytes(program: Program, given: dict[int, Tensor]) -> tuple[list[int], int]:
     """Return (bytes alive at each step, requests to the system), as the allocator counts them."""
     counters = mt.cuda.memory_stats if device() == "cuda" else mt.cpu.memory_stats
     before, alive = counters(), []
-    run_there(program, given, lambda: alive.append(counters()["allocated"] - before["allocated"]))
+    run_on_device(
+        program, given, lambda: alive.append(counters()["allocated"] - before["allocated"])
+    )
     return alive, counters()["misses"] - before["misses"]

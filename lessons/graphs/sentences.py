@@ -14,9 +14,7 @@ def some_sentence(symbols: int, rng: np.random.Generator) -> Floats:
     return np.where(rng.random((symbols, 1, 1)) < more, 1.0, -1.0).astype(np.float32)
 
 
-def filled_up(
-    group: Sequence[Floats], steps: int, rng: np.random.Generator
-) -> tuple[Floats, Floats]:
+def fill_up(group: Sequence[Floats], steps: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Return the table of some sentences, (steps, B, 1), padding at random, and their lengths."""
     table = rng.normal(size=(steps, len(group), 1)).astype(np.float32)
     for b, sentence in enumerate(group):

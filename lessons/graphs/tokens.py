@@ -200,7 +200,7 @@ def in_order(
     return order
 
 
-def fired_in_order(
+def fire_in_order(
     fetches: Sequence[Node], feeds: Mapping[Node, object], fire: Fire
 ) -> dict[Node, object]:
     """Return {node: token} for all nodes behind the fetches; each fires once, inputs first."""
@@ -340,7 +340,7 @@ class TokenRun:
                     self.send(node, frame.outside, DEAD)
 
 
-def fetched(executor: type[TokenRun], fetches: Sequence[Node], feeds: Any = ()) -> list[Any]:
+def fetch_tokens(executor: type[TokenRun], fetches: Sequence[Node], feeds: Any = ()) -> list[Any]:
     """Return the tokens of the fetches."""
     values = executor(fetches, dict(feeds)).values
     values |= {node: node.value for node in fetches if isinstance(node, Constant)}

@@ -95,7 +95,7 @@ def stage_step(
     parts = list(zip(np.split(x, microbatches), np.split(y, microbatches), strict=True))
     ends, loss = [], 0.0
     for rows, targets in parts:
-        h = model.embed(mt.tensor(rows)) if comm.rank == 0 else received(comm)
+        h = model.embed(mt.tensor(rows)) if comm.rank == 0 else receive(comm)
         out = through(blocks, h)
         if comm.rank == 0:
             comm.send(out.detach().numpy(), 1)
@@ -109,11 +109,11 @@ def stage_step(
         own_grads = mt.grad(out, sources, grad_outputs=out_grad, allow_unused=True)
         if comm.rank:
             comm.send(own_grads[-1].numpy(), 0)
-        grads = [added(a, b) for a, b in zip(grads, own_grads, strict=False)]
+        grads = [add(a, b) for a, b in zip(grads, own_grads, strict=False)]
     return comm.broadcast(np.array([loss]), root=1)[0], grads
 
 
-def received(comm: Any) -> Any:
+def receive(comm: Any) -> Any:
     """Return what rank 0 sends, as a tensor whose gradient goes back."""
     return mt.tensor(comm.recv(src=0)).requires_grad_()
 
@@ -125,6 +125,6 @@ def through(blocks: Sequence[Any], h: Any) -> Any:
     return h
 
 
-def added(a: Any, b: Any) -> Any:
+def add(a: Any, b: Any) -> Any:
     """Return a sum in which None is nothing."""
     return b if a is None else a if b is None else a + b

@@ -39,7 +39,7 @@ def load_of(n: int, per_s: float, prompt_tokens: int, most: int) -> list[Request
     return [(at_ms, prompt_tokens, new) for at_ms, new in pairs]
 
 
-def served(
+def serve_load(
     make: Callable[[], Any], load: Sequence[Request], prompt: Sequence[int], *, slots: int,
     cache_tokens: int = 16_384, temperature: float = 0.0,
 ) -> Served:  # fmt: skip

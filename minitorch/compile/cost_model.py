@@ -315,7 +315,7 @@ def _of(task: Task, point: Point) -> list[float]:
 
 def _of_device(task: Task, point: Point) -> list[float]:
     """Return what decides on a device: what a block takes of it, and how well blocks fill it."""
-    s: Mapping[str, Any] = DeviceSchedule.filled(point)
+    s: Mapping[str, Any] = DeviceSchedule.complete(point)
     m, n, k = task.axes
     rows, columns = s["rows"], s["vectors"] * s["lanes"]
     high, wide, depth = tiles_of(task, s)

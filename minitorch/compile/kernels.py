@@ -109,7 +109,7 @@ class Kernel:
         known = (axes, new, *key)
         call = self._calls.get(known)
         if call is None:
-            call = self._calls[known] = self._prepared(arrays, axes, new)
+            call = self._calls[known] = self._prepare(arrays, axes, new)
         self._latest = ((key, axes, new), call)
         return call
 
@@ -117,19 +117,19 @@ class Kernel:
         """Return the layouts compiled so far."""
         return list(self._functions)
 
-    def _prepared(self, arrays: Sequence[_Array], over: int | None, new: bool) -> _Call:
+    def _prepare(self, arrays: Sequence[_Array], over: int | None, new: bool) -> _Call:
         self._fit(arrays)
         shape = tuple(int(n or 0) for n in broadcast(*(a.shape for a in arrays), op="kernel"))
         axes = (len(shape) if over is None else over) if self.program.reduction else 0
         strides = [np.broadcast_to(a, shape).strides for a in arrays]
         result_shape = shape[: len(shape) - axes] if axes else shape
         result = in_rows(result_shape, self.result_dtype.itemsize)
-        nest = merged(Nest(shape, (*strides, (*result, *([0] * axes)))))
+        nest = merge_axes(Nest(shape, (*strides, (*result, *([0] * axes)))))
         if self.program.reduction:
             nest = self._split(shape, axes, (*strides, result))
         n_bytes = math.prod(result_shape) * self.result_dtype.itemsize
         past_caches = new and n_bytes > PAST_CACHES and self._in_whole_lines(nest)
-        function = self._compiled(Layout(self._kinds(nest), len(nest.sizes) - 1, past_caches))
+        function = self._compile_for(Layout(self._kinds(nest), len(nest.sizes) - 1, past_caches))
         numbers = [nest.sizes[-1], *nest.sizes[:-1], *(n for s in nest.strides for n in s)]
         head = struct.pack(f"{len(numbers)}q", *numbers)
         pack = struct.Struct(f"{len(nest.strides)}q").pack
@@ -138,7 +138,7 @@ class Kernel:
         grain = -(-pool.GRAIN // numbers[0]) if self.program.reduction else pool.GRAIN
         return _Call(function.call, head, pack, result_shape, total if n_bytes else 0, grain, empty)
 
-    def _compiled(self, layout: Layout) -> Function:
+    def _compile_for(self, layout: Layout) -> Function:
         function = self._functions.get(layout)
         if function is None:
             function = self._functions[layout] = Function(loops.kernel(self.program, layout))
@@ -163,13 +163,13 @@ class Kernel:
     def _split(self, shape: tuple[int, ...], axes: int, strides: Sequence[Strides]) -> Nest:
         """Return the nest of a reduction: the kept axes merged, and the folded ones as the row."""
         at = len(shape) - axes
-        inner = merged(Nest(shape[at:], tuple(s[at:] for s in strides[:-1])))
+        inner = merge_axes(Nest(shape[at:], tuple(s[at:] for s in strides[:-1])))
         if len(inner.sizes) > 1:
             raise ShapeError(
                 f"kernel: the last {axes} axes of {shape} are not one run of elements. Copy the "
                 "operands to contiguous memory first."
             )
-        outer = merged(Nest(shape[:at], tuple(s[:at] for s in strides)))
+        outer = merge_axes(Nest(shape[:at], tuple(s[:at] for s in strides)))
         joined = [(*o, *i) for o, i in zip(outer.strides, [*inner.strides, (0,)], strict=True)]
         return Nest((*outer.sizes, *inner.sizes), tuple(joined))
 
@@ -231,7 +231,7 @@ def in_rows(shape: Sequence[int], n_bytes: int) -> Strides:
     return tuple(reversed(strides))
 
 
-def merged(nest: Nest) -> Nest:
+def merge_axes(nest: Nest) -> Nest:
     """Return the same nest with as few axes as possible, one at least.
 
     Axes of size 1 go; two neighbours become one where every operand steps through both as

@@ -92,7 +92,7 @@ class Image:
         return phases
 
 
-def convolved(task: Task, x: _Array, weights: _Array) -> _Array:
+def convolve_with_blas(task: Task, x: _Array, weights: _Array) -> _Array:
     """Return what NumPy's BLAS computes from an image's windows; many samples lie last."""
     (n, c, h, w), (s, p), o = x.shape, task.sizes[7:], len(weights)
     if task.samples_last:
@@ -159,7 +159,7 @@ class ProductKernel:
         """
         a, b, bias = (x if x is None else np.asarray(x) for x in (a, b, bias))
         shape = result_shape(self.task, self.epilogue, a, b, bias)
-        a, b, bias = self._checked(a, b, bias)
+        a, b, bias = self._check_arrays(a, b, bias)
         last = self.task.samples_last
         if out is not None:
             check_fits(out, shape, self.dtype)
@@ -183,7 +183,7 @@ class ProductKernel:
     def _new(self, shape: tuple[int, ...]) -> _Array:
         return allocator.empty(shape, self.dtype)
 
-    def _checked(self, a: Any, b: Any, bias: Any) -> tuple[_Array, _Array, _Array]:
+    def _check_arrays(self, a: Any, b: Any, bias: Any) -> tuple[_Array, _Array, _Array]:
         """Return arrays of this dtype; where there is no bias, A stands for it."""
         bias = a if bias is None else np.ascontiguousarray(bias)
         for array in (a, b, bias):
@@ -239,7 +239,7 @@ def by_numpy(task: Task, a: _Array, b: _Array, out: _Array | None = None) -> _Ar
     """Return what NumPy's BLAS computes; of a product in `out`, where that is given."""
     if task.operator == "matmul":
         return np.matmul(a, b, out=out)
-    return convolved(task, a, b)
+    return convolve_with_blas(task, a, b)
 
 
 def kernel_of(task: Any, schedule: Any, epilogue: str | None, device: str) -> Any:

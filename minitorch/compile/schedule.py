@@ -75,7 +75,7 @@ class Schedule(Mapping[str, Any]):
         self.task = task_of(task)
         if point is not None and not isinstance(point, Mapping):
             raise ArgumentError(f"schedule: got {point!r}, expected a dict of knob to value.")
-        self._knobs = self.filled(point or {})
+        self._knobs = self.complete(point or {})
         why = self.fault(self.task, self._knobs)
         if why:
             raise ArgumentError(f"schedule: {why}")
@@ -99,12 +99,12 @@ class Schedule(Mapping[str, Any]):
         return "\n".join(self.loop_nest())
 
     @staticmethod
-    def filled(point: Mapping[str, object]) -> dict[str, object]:
+    def complete(point: Mapping[str, object]) -> dict[str, object]:
         """Return a point with every knob, NumPy's numbers as Python's."""
         return NAIVE | {knob: plain(value) for knob, value in point.items()}
 
     @staticmethod
-    def filled_alike(names: Collection[str]) -> dict[str, object] | None:
+    def complete_alike(names: Collection[str]) -> dict[str, object] | None:
         """Return what fills any point of these knobs; None where that depends on their values."""
         return dict(NAIVE)
 
@@ -246,9 +246,9 @@ class DeviceSchedule(Schedule):
     """
 
     @staticmethod
-    def filled(point: Mapping[str, object]) -> dict[str, object]:
+    def complete(point: Mapping[str, object]) -> dict[str, object]:
         """Return a point with every knob."""
-        knobs = Schedule.filled(point)
+        knobs = Schedule.complete(point)
         sizes = [knobs[name] for name in ("rows", "vectors", "lanes")]
         rows, vectors, lanes = (x if isinstance(x, int) else 1 for x in sizes)
         tiles = {"tile_m": SIDE * rows, "tile_n": SIDE * vectors * lanes, "tile_k": SIDE}
@@ -256,9 +256,9 @@ class DeviceSchedule(Schedule):
         return knobs | {knob: value for knob, value in usual.items() if knob not in point}
 
     @staticmethod
-    def filled_alike(names: Collection[str]) -> dict[str, object] | None:
+    def complete_alike(names: Collection[str]) -> dict[str, object] | None:
         """Return what fills any point of these knobs; None where tiles follow from others."""
-        return DeviceSchedule.filled({}) if {"tile_m", "tile_n"} <= set(names) else None
+        return DeviceSchedule.complete({}) if {"tile_m", "tile_n"} <= set(names) else None
 
     @staticmethod
     def fault(task: Task, knobs: Mapping[str, Any]) -> str | None:

@@ -61,24 +61,24 @@ class State:
         number = self.space.number_of(point)
         return number if number is not None and self._open[number] else None
 
-    def untried(self) -> npt.NDArray[np.intp]:
+    def list_untried(self) -> npt.NDArray[np.intp]:
         """Return the numbers of all points that nobody has tried."""
         return np.flatnonzero(self._open)
 
     def guesses(self) -> Numbers | None:
         """Return the model's guess for every point; None while there is nothing to fit."""
-        timed = [(n, s) for n, s in self._timed() if math.isfinite(s)]
+        timed = [(n, s) for n, s in self._list_timed() if math.isfinite(s)]
         if not self.before and len(timed) < FIRST:
             return None
         numbers = [number for number, _ in timed]
         seconds = np.array([s for _, s in timed])
         if not self.before:
-            return self._fitted(numbers, seconds)
+            return self._fit_and_guess(numbers, seconds)
         if timed:  # brought to where a model of the others alone sees these points
             seconds /= np.exp(np.log(seconds / self._of_others[numbers]).mean())
-        return self._fitted(numbers * OWN, np.tile(seconds, OWN))
+        return self._fit_and_guess(numbers * OWN, np.tile(seconds, OWN))
 
-    def _timed(self) -> Iterator[tuple[int, float]]:
+    def _list_timed(self) -> Iterator[tuple[int, float]]:
         for point, seconds in self.history:
             number = self.space.number_of(point)
             if number is not None:
@@ -87,9 +87,9 @@ class State:
     @cached_property
     def _of_others(self) -> Numbers:
         """What a model of other shapes alone guesses for every point."""
-        return self._fitted([], np.empty(0))
+        return self._fit_and_guess([], np.empty(0))
 
-    def _fitted(self, numbers: list[int], seconds: Numbers) -> Numbers:
+    def _fit_and_guess(self, numbers: list[int], seconds: Numbers) -> Numbers:
         """Return the guesses of a model of other shapes' trials and of these points."""
         count = len(self.before)
         rows = [*range(count), *(count + number for number in numbers)]
@@ -110,7 +110,7 @@ class State:
 
 def random(state: State, count: int) -> list[int]:
     """Return points drawn at random."""
-    untried = state.untried()
+    untried = state.list_untried()
     return [int(i) for i in state.rng.permutation(untried)[:count]]
 
 
@@ -129,7 +129,7 @@ def genetic(state: State, count: int) -> list[int]:
             children.append(number)
         if len(children) == count:
             return children
-    return _filled(state, children, count)
+    return _fill_at_random(state, children, count)
 
 
 def _child(state: State, mother: Point, father: Point) -> Point:
@@ -158,9 +158,9 @@ def annealing(state: State, count: int) -> list[int]:
             if uphill <= 0 or state.rng.random() < math.exp(-uphill / (0.3 * heat)):
                 at[walk] = to
                 seen.add(to)
-    untried = set(map(int, state.untried()))
+    untried = set(map(int, state.list_untried()))
     ranked = sorted(seen & untried, key=lambda i: (guesses[i], i))
-    return _filled(state, ranked[: count - _surprises(state, count)], count)
+    return _fill_at_random(state, ranked[: count - _surprises(state, count)], count)
 
 
 def _neighbour(state: State, number: int) -> int:
@@ -179,18 +179,22 @@ def learned(state: State, count: int) -> list[int]:
     guesses = state.guesses()
     if guesses is None:
         return random(state, count)
-    untried = state.untried()
+    untried = state.list_untried()
     ranked = untried[np.argsort(guesses[untried], kind="stable")]
-    return _filled(state, [int(i) for i in ranked[: count - _surprises(state, count)]], count)
+    return _fill_at_random(
+        state, [int(i) for i in ranked[: count - _surprises(state, count)]], count
+    )
 
 
 def _surprises(state: State, count: int) -> int:
     return int(state.rng.binomial(count, SURPRISES))
 
 
-def _filled(state: State, chosen: list[int], count: int) -> list[int]:
+def _fill_at_random(state: State, chosen: list[int], count: int) -> list[int]:
     """Return the points with random ones for what is missing."""
-    others = (int(i) for i in state.rng.permutation(state.untried()) if int(i) not in set(chosen))
+    others = (
+        int(i) for i in state.rng.permutation(state.list_untried()) if int(i) not in set(chosen)
+    )
     return chosen + [i for i, _ in zip(others, range(count - len(chosen)), strict=False)]
 
 

@@ -67,7 +67,7 @@ def product(a: _Array, packed_b: _Array, out: _Array) -> None:
 
     Args:
         a: (M, K), its rows contiguous, a block of them or more.
-        packed_b: what `panels.packed` returns of (1, N, K).
+        packed_b: what `panels.pack_weights` returns of (1, N, K).
         out: (M, N or fewer), contiguous.
     """
     (m, depth), n, item = a.shape, out.shape[1], a.itemsize

@@ -93,7 +93,7 @@ class Space:
     def _points(self) -> list[Point]:
         every = itertools.product(*self.knobs.values())
         points = (dict(zip(self.knobs, values, strict=True)) for values in every)
-        left_out = self.schedule.filled_alike(tuple(self.knobs))
+        left_out = self.schedule.complete_alike(tuple(self.knobs))
         if left_out is None:
             return [point for point in points if self.legal(point)]
         task, fault = self.task, self.schedule.fault
@@ -108,14 +108,14 @@ class Space:
         return {_key(point): i for i, point in enumerate(self._points)}
 
     def number_of(self, point: Mapping[str, object]) -> int | None:
-        """Return the place of a point among `points()`; None if it is none of them."""
+        """Return the place of a point among `points()`; None if it is not among them."""
         return self._numbers.get(_key(point))
 
     def legal(self, point: Mapping[str, object]) -> bool:
         """Tell whether a point is a schedule of this task; it need not be in the space."""
         if not isinstance(point, Mapping):
             return False
-        return self.schedule.fault(self.task, self.schedule.filled(point)) is None
+        return self.schedule.fault(self.task, self.schedule.complete(point)) is None
 
 
 def _key(point: Mapping[str, object]) -> tuple[object, ...]:
@@ -169,7 +169,7 @@ class Table:
         """Return what a point took.
 
         Raises:
-            ArgumentError: the point is none of the table's.
+            ArgumentError: the point is not in the table.
         """
         number = self.space.number_of(point)
         if number is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from minitorch.data.dataset import TensorDataset
-from minitorch.extras import missing
+from minitorch.extras import describe_missing
 from minitorch.tensor.tensor import tensor
 
 TEST_SIZE = 359  # a fifth
@@ -24,7 +24,7 @@ def digits(train: bool = True, *, flat: bool = False) -> TensorDataset:
     try:
         from sklearn.datasets import load_digits
     except ImportError as error:
-        raise ImportError(missing("digits", "lab", error)) from error
+        raise ImportError(describe_missing("digits", "lab", error)) from error
     bunch = load_digits()
     x = (bunch.images / 16.0).astype(np.float32)[:, None]  # pixels are 0 to 16
     y = bunch.target.astype(np.int64)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from minitorch.errors import MinitorchError, ServeError
-from minitorch.extras import missing
+from minitorch.extras import describe_missing
 from minitorch.serve.server import Server
 
 
@@ -75,7 +75,7 @@ async def serve(app: dict[str, Any], host: str, port: int) -> None:
 
         from minitorch.serve.http import application
     except ImportError as error:
-        raise ModuleNotFoundError(missing("serve", "serve", error)) from error
+        raise ModuleNotFoundError(describe_missing("serve", "serve", error)) from error
     try:
         server = Server(**app.get("options", {}))
     except TypeError as error:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from minitorch.errors import ArgumentError, ModelFailed, ServeError
-from minitorch.extras import missing
+from minitorch.extras import describe_missing
 from minitorch.serve.clock import Call, Clock, Timer
 from minitorch.serve.counts import Counts
 from minitorch.serve.wire import BROKEN, HELLO, READY, RESULTS
@@ -69,7 +69,7 @@ class Hub:
             import cloudpickle  # noqa: F401 (told now, and not at the first deploy)
             import zmq
         except ImportError as error:
-            raise ModuleNotFoundError(missing("Server", "serve", error)) from error
+            raise ModuleNotFoundError(describe_missing("Server", "serve", error)) from error
         self._zmq = zmq
         self.address = f"ipc://@minitorch-serve-{secrets.token_hex(16)}"
         self._context = zmq.Context()

@@ -180,7 +180,7 @@ class _Teller:
         """Return the step of `node`, the k-th that computes, at a place in the order."""
         own, live = self.own.get(node), in_bytes(self.bytes[time])
         text = (
-            f"Node {k + 1} of {self.count}: {node.name} {self._what(node)}. "
+            f"Node {k + 1} of {self.count}: {node.name} {self._describe_memory(node)}. "
             f"{plural(self.alive[time], 'buffer')} alive, {live} of "
             f"{in_bytes(self.plan.peak_bytes)}."
         )
@@ -189,7 +189,7 @@ class _Teller:
         freeing = [f"after it nobody needs {listing(freed)}"] if freed else []
         return Step(text, (*born, *freeing))
 
-    def _what(self, node: Node) -> str:
+    def _describe_memory(self, node: Node) -> str:
         own, home = self.own.get(node), self.plan.home.get(node, node)
         if own is not None:
             return f"gets {in_bytes(own.n_bytes)} at byte {own.offset}"

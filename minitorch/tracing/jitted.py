@@ -102,7 +102,7 @@ class Jitted:
     def _record(self, tensors: list[Tensor], rebuild: Rebuild, kind: tuple[Any, ...]) -> Traced:
         """Return a new trace, of what is outside as it is."""
         reach: Reach = kind[0]
-        if unfollowed := reach.unfollowed():
+        if unfollowed := reach.find_unfollowed():
             raise GraphError(
                 f"jit: the function reads {unfollowed}, which a run of the graph would not do "
                 "again. Pass what it gives as an argument."
@@ -230,7 +230,7 @@ class Compiled(Jitted):
         return self.function(*args, **kwargs)
 
 
-def compiled(
+def compile_model(
     model: Callable[..., object] | None = None,
     *,
     fullgraph: bool = False,

@@ -29,7 +29,7 @@ from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.graph import outside as outside_branches
 from minitorch.graph.core.node import Constant, Node, Placeholder, build, convert
 from minitorch.graph.core.variables import Variable
-from minitorch.op import Op, promoted
+from minitorch.op import Op, common_dtype
 from minitorch.ops.elementwise.casting import Cast, Move
 from minitorch.ops.random import Drawn
 from minitorch.tensor.modes import recording
@@ -94,7 +94,7 @@ class Tracer:
                 f"{op.name}: a traced value is used outside its trace (at {place()})."
                 " Return it from the traced function, rather than keeping it elsewhere."
             )
-        values = self._prepared(op, inputs)
+        values = self._prepare(op, inputs)
         node = build(op, [self.node_of(value) for value in values])
         needs = self._has(node.dtype).kind == "f" and any(v.requires_grad for v in values)
         if needs and not recording.on:
@@ -211,30 +211,30 @@ class Tracer:
 
     # Inputs as eager operators take them: numbers and arrays wrapped, dtypes promoted
 
-    def _prepared(self, op: Op, inputs: tuple[object, ...]) -> tuple[Tensor, ...]:
+    def _prepare(self, op: Op, inputs: tuple[object, ...]) -> tuple[Tensor, ...]:
         if isinstance(op, Move) and op.device != self.device:
             raise DeviceError(
                 f"{self.operation}: got a move to {op.device}, expected all on {self.device}."
             )
         own, loose = inputs[: op.fixed], inputs[op.fixed :]
         if not op.promotes:
-            return tuple([self._wrapped(value) for value in inputs])
-        dtype = promoted(op, [self._operand(value) for value in loose])
-        return (*map(self._wrapped, own), *(self._wrapped(value, dtype) for value in loose))
+            return tuple([self._wrap(value) for value in inputs])
+        dtype = common_dtype(op, [self._operand(value) for value in loose])
+        return (*map(self._wrap, own), *(self._wrap(value, dtype) for value in loose))
 
     def _operand(self, value: object) -> Any:
         if isinstance(value, bool | int | float):
             return value
-        tensor = self._wrapped(value)
+        tensor = self._wrap(value)
         return tensor.dtype, tensor.ndim
 
-    def _wrapped(self, value: object, dtype: DType | None = None) -> Tensor:
+    def _wrap(self, value: object, dtype: DType | None = None) -> Tensor:
         if isinstance(value, Tensor):
             if id(value) in self.effects.moved:
                 value = self.effects.moved[id(value)][1]
             return value if dtype in (None, value.dtype) else self.apply(Cast(dtype), (value,))
         if isinstance(value, Node):
-            return self._wrapped(Symbol.of(value, self), dtype)
+            return self._wrap(Symbol.of(value, self), dtype)
         if dtype is None:
             if isinstance(value, bool | int | float):
                 dtype = result_type([value])

@@ -15,7 +15,7 @@ from autograder.authoring.notebook import solution_notebook
 from autograder.authoring.source import load_lab
 from autograder.grading.grade import LabGrader
 from autograder.grading.report import to_text
-from autograder.grading.slicing import definitions, needed, statements_of
+from autograder.grading.slicing import definitions, select_needed, statements_of
 
 HERE = Path(__file__).parent
 LABS = HERE.parents[1] / "labs"
@@ -37,7 +37,7 @@ def test_a_forged_fact_earns_nothing(forgery: Path) -> None:
     grader.tasks = tuple(task for task in grader.tasks if task.question.name in named)
     # Of the solution what these questions need: ranks would run its demonstrations too.
     names = {name for task in grader.tasks for name in task.question.defines}
-    needs = needed(grader.solution, names | grader.checks.names)
+    needs = select_needed(grader.solution, names | grader.checks.names)
     notebook = json.loads(solution_notebook(lab))
     texts = [*(statement.text for statement in needs), text]
     notebook["cells"] = [{"cell_type": "code", "metadata": {}, "source": each} for each in texts]

@@ -29,7 +29,7 @@ from autograder.formats.colab import (
     set_up_text,
 )
 from autograder.grading.grade import LabGrader
-from autograder.grading.slicing import needed, statements_of
+from autograder.grading.slicing import select_needed, statements_of
 from autograder.records import Lab, Report
 
 SAMPLE = Path(__file__).parent / "sample_labs" / "scale_and_sum"
@@ -196,7 +196,9 @@ def test_nothing_of_the_cell_runs_in_grading_even_for_names_that_it_uses(sample_
     answer = (
         "import os, sys, zipfile\ndef scale(x, lab):\n    return os.sep, sys, zipfile, lab, odd"
     )
-    found = needed(statements_of([("code", set_up_text(sample_lab)), ("code", answer)]), ["scale"])
+    found = select_needed(
+        statements_of([("code", set_up_text(sample_lab)), ("code", answer)]), ["scale"]
+    )
     assert {statement.cell for statement in found} == {2}
 
 

@@ -13,7 +13,7 @@ import pytest
 from autograder.authoring.notebook import learner_notebook, solution_notebook
 from autograder.authoring.source import load_lab
 from autograder.cli import main
-from autograder.commands import _kept
+from autograder.commands import _find_graded
 from autograder.errors import SubmissionError
 from autograder.grading.grade import LabGrader
 from autograder.grading.judges import Judges
@@ -92,8 +92,8 @@ def test_a_resumed_run_leaves_what_is_done_and_keeps_manual_scores(
     assert main([*grade, "--resume"]) == 0
     assert capsys.readouterr().out == ""
     resumed = argparse.Namespace(out=out, resume=True)
-    assert _kept(resumed, items_of([inbox / "ada"])[0])
-    assert not _kept(resumed, Item(inbox / "bob" / "lab.ipynb", "lab", "bob/lab.ipynb"))
+    assert _find_graded(resumed, items_of([inbox / "ada"])[0])
+    assert not _find_graded(resumed, Item(inbox / "bob" / "lab.ipynb", "lab", "bob/lab.ipynb"))
     assert main(grade) == 0
     report = json.loads((out / "lab.json").read_text())
     assert (report["score"], report["max_score"]) == (9.5, 10.0)

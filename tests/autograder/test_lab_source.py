@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from autograder.authoring.regions import PLACEHOLDER, handed_out, learner_text, solution_text
+from autograder.authoring.regions import PLACEHOLDER, form_below, learner_text, solution_text
 from autograder.authoring.source import cells_of, find_labs, load_lab, load_wrong_answers
 from autograder.errors import SourceError, UnknownLab
 from autograder.records import Cell, Lab, without_number
@@ -82,11 +82,11 @@ WRITTEN = "### BEGIN SOLUTION\n**Overview:** a note.\n### END SOLUTION"
 def test_a_starter_region_of_a_text_cell_is_a_form_below_the_answer_line(text: str) -> None:
     cell = Cell("markdown", text, {"question": "note", "manual": "true"})
     starter = learner_text(cell, HERE)
-    assert handed_out("note", starter) == "**Overview:**\n\n**Open questions:**"
+    assert form_below("note", starter) == "**Overview:**\n\n**Open questions:**"
     assert starter.count("**Answer**") == 1
     assert PLACEHOLDER not in starter
     solution = solution_text(cell, HERE)
-    assert handed_out("note", solution) == "**Overview:** a note."
+    assert form_below("note", solution) == "**Overview:** a note."
 
 
 lines = st.lists(st.sampled_from(["given", "    given", "", "# given", "x = '### no edge'"]))

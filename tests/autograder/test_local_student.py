@@ -11,7 +11,7 @@ import pytest
 
 from autograder.checks import check, run_check
 from autograder.errors import CheckBroken, NotAttempted, NotPlainData, StudentError
-from autograder.grading.slicing import needed, statements_of
+from autograder.grading.slicing import select_needed, statements_of
 from autograder.plain import MAX_DEPTH, to_plain
 from autograder.records import Statement
 from autograder.student.local import LocalStudent
@@ -356,7 +356,7 @@ def test_annotations_of_the_future_hold_from_their_cell_on_and_break_nothing() -
     plain = "def f(x: Unknown):\n    return x"
     cells = [plain, "from __future__ import annotations", plain]
     found = statements_of([("code", text) for text in cells])
-    loaded = needed(found, ["f"])
+    loaded = select_needed(found, ["f"])
     assert [s.text for s in loaded] == cells
     student = LocalStudent()
     failures = student.load(loaded)

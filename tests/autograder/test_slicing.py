@@ -7,12 +7,18 @@ import pytest
 from autograder.authoring.check_names import learner_names
 from autograder.authoring.magics import is_python, plain_python
 from autograder.errors import SubmissionError
-from autograder.grading.slicing import definitions, free_names, needed, same_code, statements_of
+from autograder.grading.slicing import (
+    definitions,
+    free_names,
+    same_code,
+    select_needed,
+    statements_of,
+)
 
 
 def run(roots: str, *cells: str) -> list[str]:
     statements = statements_of([("code", text) for text in cells])
-    return [s.text for s in needed(statements, roots.split())]
+    return [s.text for s in select_needed(statements, roots.split())]
 
 
 def test_only_what_an_answer_reads_is_run() -> None:
@@ -101,10 +107,10 @@ def test_code_in_a_string_that_is_executed_needs_what_it_names() -> None:
     assert "loss = train()" not in run("exec f", *cells)
     texts = {"import numpy as np", "loss = train()"}  # a lab's own, which need not run
     statements = statements_of([("code", cell) for cell in cells])
-    assert len(needed(statements, ["f"], given=texts)) == 3
+    assert len(select_needed(statements, ["f"], given=texts)) == 3
     documented = "exec('''def f(x):\\n    \"Has a loss.\"\\n    return np.sum(x)''')"
     statements = statements_of([("code", cell) for cell in (*cells[:2], documented)])
-    found = [s.text for s in needed(statements, ["f"], given=texts)]
+    found = [s.text for s in select_needed(statements, ["f"], given=texts)]
     assert found == [cells[0], documented]
 
 
@@ -124,7 +130,7 @@ def test_a_prediction_runs_no_measurement_unless_an_answer_reads_it() -> None:
     statements = statements_of([("code", text) for text in cells])
 
     def whole(root: str) -> list[str]:
-        return [found.text for found in needed(statements, [root], given={measured})]
+        return [found.text for found in select_needed(statements, [root], given={measured})]
 
     assert whole("f") == cells[1:]
     assert whole("ratio") == cells
@@ -330,5 +336,5 @@ def test_an_elif_chain_acts_on_what_its_branches_act_on() -> None:
 
 def test_a_global_that_a_function_only_adds_to_is_bound_before() -> None:
     cells = ["count = 0", "def f():\n    global count\n    count += 1\n    return count"]
-    found = needed(statements_of([("code", text) for text in cells]), ["f"])
+    found = select_needed(statements_of([("code", text) for text in cells]), ["f"])
     assert [statement.text for statement in found] == cells

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from autograder.audit.audit import audit, paid_for_nothing
+from autograder.audit.audit import audit, find_unearned_points
 from autograder.audit.trivial import THEFT, trivial_answers
 from autograder.audit.variants import Trials
 from autograder.authoring.source import load_lab
@@ -120,7 +120,7 @@ def test_a_probe_that_holds_what_it_asks_for_pays_a_thief(lab_copy, held: str) -
     )
     lab = load_lab(lab_copy(checks=(careless,)))
     with Trials(lab, jobs=1) as trials:
-        paid = paid_for_nothing(lab, trials, kinds=[THEFT])
+        paid = find_unearned_points(lab, trials, kinds=[THEFT])
     assert {found["check"] for found in paid} == {"sums_are_right"}
 
 
@@ -144,7 +144,7 @@ def test_what_only_the_garbage_collector_knows_pays_a_thief(lab_copy, held, paid
     )
     lab = load_lab(lab_copy(checks=(careless,)))
     with Trials(lab, jobs=1) as trials:
-        found = paid_for_nothing(lab, trials, kinds=[THEFT])
+        found = find_unearned_points(lab, trials, kinds=[THEFT])
     assert {each["check"] for each in found} == paid
 
 
@@ -152,7 +152,7 @@ def test_a_thief_finds_nothing_of_the_judge(sample_directory: Path) -> None:
     """Checks hold what they expect, but in frames behind the probe, where no answer can look."""
     lab = load_lab(sample_directory)
     with Trials(lab, jobs=1) as trials:
-        assert paid_for_nothing(lab, trials, kinds=[THEFT]) == []
+        assert find_unearned_points(lab, trials, kinds=[THEFT]) == []
 
 
 def test_the_thief_with_the_solution_inside_passes_on_whatever_it_is_given() -> None:

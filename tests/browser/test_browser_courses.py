@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autograder.cli import main
-from autograder.service.running.server import Server, opened
+from autograder.service.running.server import Server, open_server
 from autograder.service.settings import Settings
 
 from .test_browser_server import FIRST, LAB, OF_WIDGETS, Bench, axe
@@ -31,7 +31,7 @@ def server(tmp_path: Path, bench: Bench) -> Iterator[Server]:
     data = tmp_path / "data"
     for name, title in (("ml", "Machine-learning systems, 2031"), ("art", "Art")):
         assert main(["courses", "add", name, "--title", title, "--data", str(data)]) == 0
-    with opened(Settings(data=data, labs=tmp_path / "labs", port=0), lambda: bench) as server:
+    with open_server(Settings(data=data, labs=tmp_path / "labs", port=0), lambda: bench) as server:
         ready = threading.Event()
         thread = threading.Thread(target=server.run, args=(ready.set,))
         thread.start()

@@ -26,7 +26,7 @@ from autograder.service.records.people import Person
 from autograder.service.records.roster import teams
 from autograder.service.records.rules import Rules
 from autograder.service.records.submissions import drafts
-from autograder.service.running.server import Server, opened
+from autograder.service.running.server import Server, open_server
 from autograder.service.settings import Settings
 from autograder.service.web.course import Course
 
@@ -124,7 +124,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, bench: Bench) -> Iterator[S
         client_secret="secret",
         lti=folder / "lti.toml",
     )
-    with opened(settings, lambda: bench) as server:
+    with open_server(settings, lambda: bench) as server:
         fill(server.course)  # before anybody grades
         ready = threading.Event()
         thread = threading.Thread(target=server.run, args=(ready.set,))

@@ -20,7 +20,7 @@ from ddp_lab.show import (
     TrainingCurves,
 )
 from ddp_lab.show.chart import module
-from ddp_lab.show.lineage import begun_again, made_again
+from ddp_lab.show.lineage import list_recomputed, list_restarted
 from ddp_lab.show.matrix_split import WAYS, plan, ring_bytes
 from ddp_lab.show.options import rows
 from ddp_lab.show.roofline import DEVICES, attainable
@@ -256,9 +256,9 @@ def test_the_browser_computes_roofs_lineage_and_ways_as_python_does(visit: Any) 
     cells = "(set) => [...set].map((cell) => cell.split(' ').map(Number))"
     sets = f"(all) => all.map((g) => [madeAgain(g), begunAgain(g)].map({cells}))"
     for run, (made, begun) in zip(runs, page.evaluate(sets, runs), strict=True):
-        assert {tuple(cell) for cell in made} == made_again(**run)
+        assert {tuple(cell) for cell in made} == list_recomputed(**run)
         kept = run["partitions"], run["steps"], run["stored"]
-        assert {tuple(cell) for cell in begun} == begun_again(*kept)
+        assert {tuple(cell) for cell in begun} == list_restarted(*kept)
     for workers, seconds, size, speed in product(
         (1, 2, 8), (1e-3, 2.0), (2**20, 2**33), (1e8, 4e10)
     ):

@@ -12,7 +12,7 @@ from ddp_lab.collectives.choose import choose
 from ddp_lab.collectives.hierarchical import PIECE_BYTES
 from ddp_lab.collectives.registry import COLLECTIVES, algorithms
 from ddp_lab.parallel import Pipeline, ShardedOptimizer, fully_shard, parallelize
-from ddp_lab.transport.links.emulated_link import MOST_STRETCHES, joined, of_threads
+from ddp_lab.transport.links.emulated_link import MOST_STRETCHES, merge_stretches, of_threads
 from ddp_lab.transport.links.link import equal_hosts, within
 from ddp_lab.transport.shm.interfaces import of_processes
 from ddp_lab.transport.shm.segment import Segment
@@ -246,10 +246,10 @@ def test_a_message_leaves_after_those_before_it_and_is_there_alpha_after_its_las
 def test_a_busy_way_in_is_remembered_in_a_bounded_number_of_stretches() -> None:
     busy: list[tuple[int, int]] = []
     for number in range(3 * MOST_STRETCHES):
-        busy = joined([*busy, (10 * number, 10 * number + 5)])
+        busy = merge_stretches([*busy, (10 * number, 10 * number + 5)])
     assert len(busy) == MOST_STRETCHES
     assert busy[0][0] == 0 and busy[-1] == (10 * number, 10 * number + 5)
-    assert joined([(5, 9), (0, 5)]) == [(0, 9)]
+    assert merge_stretches([(5, 9), (0, 5)]) == [(0, 9)]
 
 
 def ping(comm, n_bytes: int) -> tuple[float, float]:

@@ -30,7 +30,7 @@ from ddp_lab.show import (
     TrainingCurves,
     explore,
 )
-from ddp_lab.show.lineage import begun_again, made_again
+from ddp_lab.show.lineage import list_recomputed, list_restarted
 from ddp_lab.show.matrix_split import WAYS, plan
 from ddp_lab.show.options import WAYS as DISTRIBUTIONS
 from ddp_lab.show.options import WORKERS
@@ -413,18 +413,20 @@ def test_pictures_of_model_parallelism_that_make_no_sense_are_refused(make: Any,
 
 def test_lineage_makes_what_is_lost_again_and_no_more() -> None:
     """Narrow steps cost the lost row, a shuffle all before it that nobody and no disk has."""
-    assert made_again(4, 6, shuffle=0, cached=0, stored=0) == {(1, s) for s in range(1, 7)}
+    assert list_recomputed(4, 6, shuffle=0, cached=0, stored=0) == {(1, s) for s in range(1, 7)}
     behind = {(p, s) for p in range(4) for s in (1, 2, 3)} | {(1, 4), (1, 5), (1, 6)}
-    assert made_again(4, 6, shuffle=4, cached=0, stored=0) == behind
+    assert list_recomputed(4, 6, shuffle=4, cached=0, stored=0) == behind
     held = {(1, s) for s in range(1, 7)}  # the others have the results of step 3
-    assert made_again(4, 6, shuffle=4, cached=3, stored=0) == held
-    assert made_again(4, 6, shuffle=4, cached=0, stored=5) == {(1, 6)}
+    assert list_recomputed(4, 6, shuffle=4, cached=3, stored=0) == held
+    assert list_recomputed(4, 6, shuffle=4, cached=0, stored=5) == {(1, 6)}
 
 
 def test_ranks_of_an_all_reduce_go_back_to_the_checkpoint_together() -> None:
-    assert begun_again(3, 4, stored=0) == {(r, s) for r in range(3) for s in range(1, 5)}
-    assert begun_again(3, 4, stored=3) == {(r, 4) for r in range(3)}
-    assert len(begun_again(3, 4, stored=4)) == 12  # the fourth step's own results were not stored
+    assert list_restarted(3, 4, stored=0) == {(r, s) for r in range(3) for s in range(1, 5)}
+    assert list_restarted(3, 4, stored=3) == {(r, 4) for r in range(3)}
+    assert (
+        len(list_restarted(3, 4, stored=4)) == 12
+    )  # the fourth step's own results were not stored
 
 
 def test_ways_to_distribute_cost_what_their_formulas_say() -> None:

@@ -66,7 +66,7 @@ def test_horovods_efficiencies_lie_between_no_overlap_and_overlap(model: str) ->
 
 
 def test_efficiency_falls_with_the_number_of_ranks() -> None:
-    hosts = clusters.paced(clusters.P100S_ROCE, workloads.INCEPTION_V3, 142)
+    hosts = clusters.with_pace(clusters.P100S_ROCE, workloads.INCEPTION_V3, 142)
     fallen = [
         published.step(workloads.INCEPTION_V3, hosts, ranks, 64).efficiency
         for ranks in (1, 4, 64, 512)
@@ -111,8 +111,8 @@ def test_a_gap_is_points_of_a_percentage_and_a_share_of_all_else(unit: str, gap:
 
 
 def test_a_paced_device_does_what_it_was_measured_to_do() -> None:
-    hosts = clusters.paced(clusters.V100S, workloads.RESNET_50, 360)
+    hosts = clusters.with_pace(clusters.V100S, workloads.RESNET_50, 360)
     alone = training(workloads.RESNET_50, hosts, batch=32)
     assert alone.throughput == pytest.approx(360)
     with pytest.raises(InvalidArgument, match="a device works: got 0 samples a second"):
-        clusters.paced(clusters.V100S, workloads.RESNET_50, 0)
+        clusters.with_pace(clusters.V100S, workloads.RESNET_50, 0)

@@ -77,7 +77,7 @@ def spoil() -> None:
         with torch.no_grad():
             tensor.copy_(values.reshape(tensor.shape) * 1.0005)
 
-    process_group.are_written = tensor_collectives.are_written = lambda *_: False
+    process_group.can_write_directly = tensor_collectives.can_write_directly = lambda *_: False
     process_group.fill = tensor_collectives.fill = work.fill = fill
 
 

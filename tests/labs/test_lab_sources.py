@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from autograder import compare
-from autograder.audit.audit import paid_for_nothing
+from autograder.audit.audit import find_unearned_points
 from autograder.audit.trivial import THEFT, VALUES
 from autograder.audit.variants import Trials
 from autograder.authoring.notebook import learner_notebook, solution_notebook
@@ -20,7 +20,7 @@ from autograder.authoring.release import CHECKS, contradictions, is_stale, write
 from autograder.authoring.source import find_labs, load_lab, load_wrong_answers
 from autograder.checks import load_checks
 from autograder.grading.grade import LabGrader
-from autograder.grading.slicing import needed
+from autograder.grading.slicing import select_needed
 from autograder.records import Lab
 
 LABS = Path(__file__).parents[2] / "labs"
@@ -43,7 +43,7 @@ def trials(lab: Lab) -> Iterator[Trials]:
 
 
 def paid(lab: Lab, trials: Trials, kinds: set[str] | None) -> list[str]:
-    found = paid_for_nothing(lab, trials, kinds=kinds, timeout_s=60.0)
+    found = find_unearned_points(lab, trials, kinds=kinds, timeout_s=60.0)
     return [f"{p['check']} of {p['question']} pays for {p['answer']}" for p in found]
 
 
@@ -66,7 +66,7 @@ def test_the_judge_runs_a_small_part_of_a_notebook(lab: Lab) -> None:
     """One statement read too much lets all measurements of a lab run, for every submission."""
     grader = LabGrader(lab)
     answers = {name for task in grader.tasks for name in task.question.defines}
-    run = needed(grader.solution, answers | grader.checks.names)
+    run = select_needed(grader.solution, answers | grader.checks.names)
     assert len(run) < len(grader.solution) / 5
 
 

@@ -13,7 +13,7 @@ import minitorch.graph as graph
 from lessons import deployed, run_deployed, timing
 from lessons.convolution_by_hand import StepByHand, gradients_by_hand
 from lessons.graphs import program_examples, program_memory, sentences, token_stacks, trees
-from lessons.graphs.program_device import counted_there, given_there, run_there
+from lessons.graphs.program_device import count_bytes, move_to_device, run_on_device
 from lessons.graphs.program_orders import from_the_left, products_of_products, reordered
 from lessons.graphs.programs import (
     ELEMENTWISE,
@@ -34,7 +34,7 @@ from lessons.graphs.tokens import (
     NextIteration,
     Switch,
     TokenRun,
-    fetched,
+    fetch_tokens,
     placeholder,
     record,
 )
@@ -132,15 +132,15 @@ def test_poison_finds_a_value_that_is_read_after_its_end(late: int) -> None:
 def test_programs_over_tensors_give_what_they_give_over_arrays() -> None:
     program = program_examples.two_layers(between=True, width=6, batch=5)
     feeds = random_feeds(program)
-    given = given_there(program, feeds)
-    for tensor, array in zip(run_there(program, given), run(program, feeds), strict=True):
+    given = move_to_device(program, feeds)
+    for tensor, array in zip(run_on_device(program, given), run(program, feeds), strict=True):
         assert np.allclose(tensor.to("cpu").numpy(), array, rtol=1e-3, atol=1e-5)
 
 
 def test_the_allocator_counts_what_a_plan_of_lives_says() -> None:
     program = program_examples.deep_network(2, backward=False, size=512, batch=2048)
     plan = program_memory.memory_plan(program, lives_of, one_after_another)
-    alive, _ = counted_there(program, given_there(program, random_feeds(program)))
+    alive, _ = count_bytes(program, move_to_device(program, random_feeds(program)))
     assert alive == program_memory.alive_bytes(program, plan)
     assert max(alive) == 2 * 4 * 512 * 2048
 
@@ -178,7 +178,7 @@ def test_training_by_hand_is_pytorchs() -> None:
     x = rng.normal(size=(6, 1, 8, 8)).astype(np.float32)
     y = rng.integers(0, 10, size=6)
     theirs, mine = TorchTraining(network_weights()), StepByHand(network_weights())
-    there = theirs.there(x, y)
+    there = theirs.to_device(x, y)
     for _ in range(3):
         assert mine(x, y) == pytest.approx(theirs(*there), rel=1e-4)
     _, grads = gradients_by_hand(network_weights(), x, y)
@@ -217,8 +217,8 @@ def test_a_loop_of_tokens_counts_and_a_dead_one_comes_out_dead() -> None:
     inside = record(Switch(True), [top, again])
     top.inputs += (record(NextIteration("l"), [inside + 1.0]),)
     end = record(Exit("l"), [record(Switch(False), [top, again])])
-    assert fetched(Rules, [end], {start: 0.5}) == [3.5]
-    assert fetched(Rules, [end], {start: -2.0}) == [DEAD]
+    assert fetch_tokens(Rules, [end], {start: 0.5}) == [3.5]
+    assert fetch_tokens(Rules, [end], {start: -2.0}) == [DEAD]
 
 
 def test_what_was_pushed_last_is_popped_first() -> None:
@@ -227,7 +227,7 @@ def test_what_was_pushed_last_is_popped_first() -> None:
     (top,), below = token_stacks.pop(stack, [x])
     (first,), empty = token_stacks.pop(below, [x])
     asked = [top, first, token_stacks.filled(below), token_stacks.filled(empty)]
-    assert [float(v) for v in fetched(Rules, asked, {x: 3.0})] == [6.0, 3.0, 1.0, 0.0]
+    assert [float(v) for v in fetch_tokens(Rules, asked, {x: 3.0})] == [6.0, 3.0, 1.0, 0.0]
 
 
 def by_height(left: list[int], right: list[int]) -> list[list[int]]:
@@ -265,7 +265,7 @@ def test_a_tree_lstm_computes_what_its_formulas_say() -> None:
 def test_sentences_are_filled_up_behind_their_end() -> None:
     rng = np.random.default_rng(0)
     group = [sentences.some_sentence(n, rng) for n in (2, 4)]
-    table, counts = sentences.filled_up(group, 5, rng)
+    table, counts = sentences.fill_up(group, 5, rng)
     assert table.shape == (5, 2, 1) and counts.tolist() == [[2.0], [4.0]]
     assert all(np.array_equal(table[: len(s), b], s[:, 0]) for b, s in enumerate(group))
 

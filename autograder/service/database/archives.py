@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.service.database import dumps
-from autograder.service.database.backups import DATABASE, DUMP, unpacked
+from autograder.service.database.backups import DATABASE, DUMP, unpack
 from autograder.service.database.schema import VERSION, metadata
 from autograder.service.errors import StartError
 
@@ -32,7 +32,7 @@ def read(source: Path, tables: Collection[str], course: str = "") -> Rows:
         if file.read(len(_SQLITE)) == _SQLITE:  # in use, it is not whole without its log
             how = "Run: autograder backup --data DIR FILE, also while it is in use"
             raise StartError(f"term: {source} is a database, expected a backup of it. {how}.")
-    with unpacked(source, what="term") as files:
+    with unpack(source, what="term") as files:
         rows = _rows_of(files, {"facts", *tables}, course)
     if not rows.get("facts"):
         raise StartError(f"term: {source} has no course {course[:60]!r}. Check --of.")

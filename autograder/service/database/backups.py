@@ -57,7 +57,7 @@ def backup(data: Path, target: Path, url: str = "") -> int:
                 os.fsync(file.fileno())
             for path in (*files, packed):
                 path.unlink()  # the proof needs the room
-            with unpacked(partial):
+            with unpack(partial):
                 pass
             partial.replace(target)
     except sqlite3.Error as error:
@@ -104,7 +104,7 @@ def restore(source: Path, data: Path, url: str = "") -> None:
     if there:  # a log of another database would be written into this one
         problem = f"{data} holds a course already, or what is left of one: {', '.join(there)}"
         raise StartError(f"restore: {problem}. Give another --data directory.")
-    with unpacked(source, data) as files:
+    with unpack(source, data) as files:
         dumped = [path for path in files if path.name == DUMP]
         if bool(dumped) != bool(url):
             needs = "an empty database: give --database URL" if dumped else "no --database"
@@ -122,7 +122,7 @@ def restore(source: Path, data: Path, url: str = "") -> None:
 
 
 @contextmanager
-def unpacked(
+def unpack(
     source: Path, beside: Path | None = None, *, what: str = "restore"
 ) -> Iterator[list[Path]]:
     """Give the files of a backup, proven, in a folder that lasts as long as the `with`.
@@ -179,7 +179,7 @@ _KIND = b"course backup 1 sha256 "
 
 
 def _prove(database: Path) -> None:
-    """Let a database through that is sound, and whose notebooks are those that were handed in.
+    """Raise unless a database is sound and its notebooks are those that were handed in.
 
     Raises:
         ValueError: it is not.

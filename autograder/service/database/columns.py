@@ -72,7 +72,7 @@ def keys(*names: str) -> list[Column[Any]]:
     return [_column(name, primary_key=True) for name in names]
 
 
-def filled(*names: str) -> list[Column[Any]]:
+def not_null(*names: str) -> list[Column[Any]]:
     """Return columns that hold something in every row."""
     return [_column(name, nullable=False, default=_DEFAULTS.get(name)) for name in names]
 

@@ -28,7 +28,7 @@ def write(url: str, target: Path) -> None:
         StartError: `pg_dump` is not there, or failed.
     """
     arguments = ("--format=custom", "--compress=0", "--no-owner", "--no-privileges")
-    with _running("pg_dump", *arguments, f"--file={target}", url=url):
+    with _run_program("pg_dump", *arguments, f"--file={target}", url=url):
         pass
 
 
@@ -39,12 +39,12 @@ def read_into(url: str, source: Path) -> None:
         StartError: there are tables already; `pg_restore` is not there, or failed.
     """
     _require_empty(url)
-    with _running("pg_restore", *_ALL_OR_NOTHING, str(source), url=url):
+    with _run_program("pg_restore", *_ALL_OR_NOTHING, str(source), url=url):
         pass
 
 
 def _require_empty(url: str) -> None:
-    """Let a database through that has no table in any schema.
+    """Raise unless a database has no table in any schema.
 
     Raises:
         StartError: it has some, or cannot be asked.
@@ -61,7 +61,7 @@ def _require_empty(url: str) -> None:
 
 
 def prove(source: Path) -> None:
-    """Let a file through that `pg_restore` can read, and whose notebooks are those handed in.
+    """Raise unless `pg_restore` can read a file and its notebooks are those handed in.
 
     Raises:
         StartError: `pg_restore` is not there, or cannot read it.
@@ -70,7 +70,7 @@ def prove(source: Path) -> None:
     expected: dict[tuple[str, bytes], str] = {}
     digests: dict[tuple[str, bytes], str] = {}
     origins: dict[tuple[str, bytes], bytes] = {}  # of what a member of a team handed in for others
-    with _running("pg_restore", "--data-only", "--file=-", str(source)) as script:
+    with _run_program("pg_restore", "--data-only", "--file=-", str(source)) as script:
         for schema, table, row in _rows(script):
             if table == "submissions":
                 expected[schema, row[b"id"]] = row[b"sha256"].decode()
@@ -99,7 +99,7 @@ def rows_of(
         StartError: `pg_restore` is not there, or cannot read it.
     """
     chosen = [f"--table={table}" for table in tables]
-    with _running("pg_restore", "--data-only", "--file=-", *chosen, str(source)) as script:
+    with _run_program("pg_restore", "--data-only", "--file=-", *chosen, str(source)) as script:
         return [(table, row) for schema, table, row in _rows(script) if _is_of(schema, course)]
 
 
@@ -122,7 +122,7 @@ def _rows(script: IO[bytes]) -> Iterator[tuple[str, str, dict[bytes, bytes]]]:
 
 
 @contextmanager
-def _running(program: str, *arguments: str, url: str = "") -> Iterator[IO[bytes]]:
+def _run_program(program: str, *arguments: str, url: str = "") -> Iterator[IO[bytes]]:
     """Run a program of PostgreSQL's; give what it prints. A password is in no argument of it."""
     environment = dict(os.environ)
     if url:

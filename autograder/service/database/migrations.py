@@ -203,7 +203,7 @@ def _rows(connection: sa.Connection) -> Iterator[Any]:
 def _gradings_to_2(connection: sa.Connection, row: Any) -> None:
     """Publish the report of one submission, and take the marks out of it.
 
-    A report that only says that grading failed is none: what had been marked before is not in it.
+    A report that only says that grading failed does not count: it lacks the marks given before.
     """
     report = Report.from_dict(json.loads(row.report))
     finished_at = row.finished_at or row.submitted_at
@@ -266,7 +266,7 @@ def _add_column(connection: sa.Connection, table: str, column: str, kind: str) -
 
 
 def _to_9(connection: sa.Connection, _now: float) -> None:
-    """Let nobody mark what nobody wrote; note which submissions are blank from now on."""
+    """Take blank answers off the piles; note which submissions are blank from now on."""
     _add_column(connection, "submissions", "blank", "BOOLEAN NOT NULL DEFAULT FALSE")
     waits = sa.select(schema.submissions.c.id).where(schema.submissions.c.pending > 0)
     for number in list(connection.scalars(waits)):

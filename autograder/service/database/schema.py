@@ -9,7 +9,7 @@ A column's name says its kind (`columns.KINDS`), but for the few that are writte
 
 from sqlalchemy import Column, Float, ForeignKey, Index, Integer, String, Text, func
 
-from autograder.service.database.columns import filled, keys, optional, table
+from autograder.service.database.columns import keys, not_null, optional, table
 
 # Raised when a table changes shape; `migrations` brings an older database here.
 VERSION = 16
@@ -22,15 +22,15 @@ DROP_LOWEST = "drop_lowest"  # how many labs do not count in the course total
 STORED, HELD, GRADING, GRADED, PARKED = "stored", "held", "grading", "graded", "parked"
 SHARED = "shared"  # a copy for another member of a team, whose original is not graded yet
 
-facts = table("facts", Column("name", String(40), primary_key=True), filled("value"))
+facts = table("facts", Column("name", String(40), primary_key=True), not_null("value"))
 metadata = facts.metadata  # of every table
 
 people = table(
     "people",
     keys("id"),
     Column("login", String(100), nullable=False, unique=True),
-    filled("login_key"),  # the same for all cases of a login
-    filled("name", "role", "created_at", "email", "section"),
+    not_null("login_key"),  # the same for all cases of a login
+    not_null("name", "role", "created_at", "email", "section"),
     Index("people_by_login_key", "login_key", unique=True),
 )
 Index("people_by_name", func.lower(people.c.name), people.c.login)
@@ -39,26 +39,26 @@ tokens = table(
     "tokens",
     keys("key"),
     Column("person_id", ForeignKey("people.id"), nullable=False, index=True),
-    filled("kind", "digest"),
+    not_null("kind", "digest"),
     optional("expires_at", "created_at"),
-    filled("agent"),  # the browser of a session
+    not_null("agent"),  # the browser of a session
 )
 
 submissions = table(
     "submissions",
     keys("id"),
-    filled("person_id", "lab", "sha256", "size_bytes"),
-    filled("blank"),  # nothing is written in it: it is no attempt
-    filled("submitted_at", "state"),
+    not_null("person_id", "lab", "sha256", "size_bytes"),
+    not_null("blank"),  # nothing is written in it: it is no attempt
+    not_null("submitted_at", "state"),
     optional("reason"),
-    filled("waiting_since"),
+    not_null("waiting_since"),
     # How often a grader failed over it while others passed, and how often one was killed.
-    filled("tries", "kills"),
+    not_null("tries", "kills"),
     optional("lease_owner", "lease_until", "finished_at"),
     # What is published of it: a grading, and the totals of that with the marks.
     Column("grading_id", Integer),
     optional("score", "max_score"),
-    filled("pending"),
+    not_null("pending"),
     # With what handing in asks of all that somebody has, so that it reads none of these rows.
     Index("submissions_by_person", "person_id", "lab", "id", "size_bytes", "blank"),
     Index("submissions_of_person_by_state", "person_id", "state", "id"),
@@ -69,42 +69,42 @@ submissions = table(
 )
 
 # What clients call their submissions, so that they can ask again for a receipt.
-retry_keys = table("retry_keys", keys("person_id", "retry_key"), filled("submission_id"))
+retry_keys = table("retry_keys", keys("person_id", "retry_key"), not_null("submission_id"))
 
-notebooks = table("notebooks", keys("submission_id"), filled("notebook"))
+notebooks = table("notebooks", keys("submission_id"), not_null("notebook"))
 
 # What a learner sent and could not hand in, and `why` it was refused; not the `drafts` of a batch
 # of re-gradings. It is read one at a time, by its key, and lists never name its last column.
 learner_drafts = table(
     "learner_drafts",
     keys("person_id", "lab"),
-    filled("sha256", "size_bytes", "saved_at", "why", "notebook"),
+    not_null("sha256", "size_bytes", "saved_at", "why", "notebook"),
 )
 
 # Scores are those of the checks alone.
 gradings = table(
     "gradings",
     keys("id"),
-    filled("submission_id", "finished_at", "score", "max_score"),
+    not_null("submission_id", "finished_at", "score", "max_score"),
     Index("gradings_by_submission", "submission_id", "id"),
 )
 
-reports = table("reports", keys("grading_id"), filled("report"))
+reports = table("reports", keys("grading_id"), not_null("report"))
 
 # Which answers of a grading people mark; `alike` is the `marks.alike_digest` of each.
-answers = table("answers", keys("grading_id", "question"), filled("answer_sha256", "alike"))
+answers = table("answers", keys("grading_id", "question"), not_null("answer_sha256", "alike"))
 
 # Which questions were tried in a grading, and whether all their checks passed.
-outcomes = table("outcomes", keys("grading_id", "question"), filled("passed"))
+outcomes = table("outcomes", keys("grading_id", "question"), not_null("passed"))
 
 # How many times the reference's time the right answers to timed questions took.
-timings = table("timings", keys("grading_id", "question"), filled("ratio"))
+timings = table("timings", keys("grading_id", "question"), not_null("ratio"))
 
 # The best of each learner by what is published, as far as a ratio is shown: kept by `leaderboard`.
 best_times = table(
     "best_times",
     keys("lab", "question", "person_id"),
-    filled("ratio"),
+    not_null("ratio"),
     Index("best_times_by_ratio", "lab", "question", "ratio", "person_id"),
     Index("best_times_by_person", "person_id", "lab"),
 )
@@ -117,19 +117,19 @@ pseudonyms = table(
 marks = table(
     "marks",
     keys("id"),
-    filled("submission_id", "question"),
-    filled("answer_sha256"),  # the answer that was read
+    not_null("submission_id", "question"),
+    not_null("answer_sha256"),  # the answer that was read
     optional("points"),  # none takes them back
-    filled("items"),  # of the rubric: JSON, a list of texts
-    filled("comment"),
+    not_null("items"),  # of the rubric: JSON, a list of texts
+    not_null("comment"),
     optional("marked_by"),
-    filled("marked_at"),
+    not_null("marked_at"),
     Index("marks_by_submission", "submission_id", "id"),
 )
 
 # One line a person, kept by `claims.line_up`: their oldest waiting submission, and when they were
 # served last. The queue's next is the first of this index.
-lines = table("lines", keys("person_id"), filled("served_at"), optional("next_id"))
+lines = table("lines", keys("person_id"), not_null("served_at"), optional("next_id"))
 Index(
     "lines_waiting",
     lines.c.served_at,
@@ -144,8 +144,8 @@ Index(
 standings = table(
     "standings",
     keys("person_id", "lab"),
-    filled("things"),  # JSON: [kind, question, words] each
-    filled("checks"),  # those of them that the checks of ...
+    not_null("things"),  # JSON: [kind, question, words] each
+    not_null("checks"),  # those of them that the checks of ...
     Column("grading_id", Integer),  # ... this grading said
     optional("latest_id"),  # the submission whose answers lie on the pile
     optional("best_id", "score"),  # the submission that counts, and what lateness left of it
@@ -153,33 +153,33 @@ standings = table(
 )
 
 # What the scores of a person's standings come to.
-sums = table("sums", keys("person_id"), filled("score"))
+sums = table("sums", keys("person_id"), not_null("score"))
 
 # Everybody's share of what can be had, by the course's rule, rounded; -1 where nothing counts yet.
 course_totals = table(
     "course_totals",
     keys("person_id"),
-    filled("share"),
+    not_null("share"),
     Index("course_totals_by_share", "share", "person_id"),
 )
 
 # Whose is to be worked out anew, and what all were worked out from: one row; see `stale_totals`.
 stale_totals = table("stale_totals", keys("person_id"))
-totals_basis = table("totals_basis", keys("id"), filled("basis"))  # JSON
+totals_basis = table("totals_basis", keys("id"), not_null("basis"))  # JSON
 
 counts = table(
     "counts",
     keys("kind", "lab", "question", "words"),
-    filled("number"),
+    not_null("number"),
     Index("counts_by_number", "kind", "lab", "question", "number", "words"),
 )
 
 pile = table(
     "pile",
     keys("submission_id", "question"),
-    filled("lab", "written"),
-    filled("waits"),  # it has no mark
-    filled("section", "alike"),
+    not_null("lab", "written"),
+    not_null("waits"),  # it has no mark
+    not_null("section", "alike"),
     optional("marked_by"),
     Index("pile_in_order", "lab", "question", "written", "submission_id"),
     Index("pile_waiting", "lab", "question", "written", "waits", "submission_id"),
@@ -194,9 +194,9 @@ kept_comments = table(
     "kept_comments",
     keys("id"),
     Column("digest", String(64), nullable=False, unique=True),  # of all that it says
-    filled("lab", "question"),
-    filled("item"),  # of the rubric
-    filled("text", "uses"),
+    not_null("lab", "question"),
+    not_null("item"),  # of the rubric
+    not_null("text", "uses"),
     Index("kept_comments_by_question", "lab", "question", "uses"),
 )
 
@@ -205,11 +205,11 @@ kept_comments = table(
 second_marks = table(
     "second_marks",
     keys("submission_id", "question"),
-    filled("lab"),
+    not_null("lab"),
     optional("answer_sha256", "first_points", "first_by", "points"),
-    filled("items", "comment"),
+    not_null("items", "comment"),
     optional("marked_by"),
-    filled("decided"),
+    not_null("decided"),
     Index("second_marks_by_question", "lab", "question"),
 )
 
@@ -217,7 +217,7 @@ second_marks = table(
 team_members = table(
     "team_members",
     keys("lab", "person_id"),
-    filled("team"),
+    not_null("team"),
     Index("team_members_by_team", "lab", "team"),
 )
 
@@ -225,14 +225,14 @@ team_copies = table(
     "team_copies",
     keys("submission_id"),
     Column("origin_id", ForeignKey("submissions.id"), nullable=False, index=True),
-    filled("team"),
+    not_null("team"),
 )
 
 # What staff say to learners of a section, or to all; and who has read it.
 announcements = table(
     "announcements",
     keys("id"),
-    filled("text", "section", "starts"),
+    not_null("text", "section", "starts"),
     optional("ends", "written_by"),
     Index("announcements_by_time", "starts"),
 )
@@ -249,45 +249,45 @@ decisions = table(
     keys("person_id", "lab"),
     optional("points"),  # none: they are excused
     optional("max_score"),
-    filled("comment", "decided_at"),
+    not_null("comment", "decided_at"),
 )
 
 # How labs make up the course total: a weight for each, or their points where there is none.
-weights = table("weights", keys("lab"), filled("weight"))
+weights = table("weights", keys("lab"), not_null("weight"))
 
 # The dates of a lab, as they were given: ISO 8601 with a zone.
 lab_rules = table(
     "lab_rules",
     keys("lab"),
     optional("opens", "due", "late_until"),
-    filled("penalty_per_day"),
+    not_null("penalty_per_day"),
     Column("attempts", Integer),
-    filled("grace_minutes", "solutions", "leaderboard"),
+    not_null("grace_minutes", "solutions", "leaderboard"),
     optional("requests_until"),
-    filled("held"),
+    not_null("held"),
 )
 
-extensions = table("extensions", keys("lab", "person_id"), filled("due"))
+extensions = table("extensions", keys("lab", "person_id"), not_null("due"))
 
 # Who has a factor on the time of every lab, above 1.
-accommodations = table("accommodations", keys("person_id"), filled("factor"))
+accommodations = table("accommodations", keys("person_id"), not_null("factor"))
 
 # A batch of re-gradings: what they come to is kept beside them until somebody publishes it.
 regrades = table(
     "regrades",
     keys("id"),
-    filled("lab"),
+    not_null("lab"),
     optional("question"),
-    filled("started_at"),
+    not_null("started_at"),
     optional("published_at"),
-    filled("total"),  # submissions, when it began
+    not_null("total"),  # submissions, when it began
 )
 
 regradings = table(
     "drafts",
     Column("batch", ForeignKey("regrades.id"), primary_key=True),
     keys("submission_id"),
-    filled("open"),  # it has no grading yet
+    not_null("open"),  # it has no grading yet
     Column("grading_id", Integer),
     Column("before", Float),
     optional("score", "max_score", "pending"),
@@ -304,8 +304,8 @@ Index(
 regrade_requests = table(
     "regrade_requests",
     keys("id"),
-    filled("submission_id", "question", "person_id", "lab", "asked_at"),
-    filled("open"),  # it waits for staff
+    not_null("submission_id", "question", "person_id", "lab", "asked_at"),
+    not_null("open"),  # it waits for staff
     Index("regrade_requests_by_question", "submission_id", "question", unique=True),
     Index("regrade_requests_by_person", "person_id", "id"),
     Index("regrade_requests_waiting", "open", "id"),
@@ -316,7 +316,7 @@ regrade_messages = table(
     "regrade_messages",
     keys("id"),
     Column("request_id", ForeignKey("regrade_requests.id"), nullable=False),
-    filled("person_id", "at", "text"),
+    not_null("person_id", "at", "text"),
     Index("regrade_messages_by_request", "request_id", "id"),
 )
 
@@ -326,32 +326,32 @@ lti_people = table(
     "lti_people",
     keys("platform"),
     Column("subject", String(255), primary_key=True),
-    filled("person_id", "context"),
+    not_null("person_id", "context"),
     Index("lti_people_by_person", "person_id", "platform", unique=True),
 )
 
 # Where a platform lists the people of a course of its own.
-lti_courses = table("lti_courses", keys("platform", "context"), filled("members"))
+lti_courses = table("lti_courses", keys("platform", "context"), not_null("members"))
 
 # A line item that is empty is to be found or made in `lineitems`.
-lti_labs = table("lti_labs", keys("platform", "context", "lab"), filled("lineitem", "lineitems"))
+lti_labs = table("lti_labs", keys("platform", "context", "lab"), not_null("lineitem", "lineitems"))
 
 # Rows are only added and taken away; of several for one learner and lab, what is sent is today's.
 lti_outbox = table(
     "lti_outbox",
     keys("id"),
-    filled("platform", "person_id", "lab", "not_before", "tries", "problem"),
+    not_null("platform", "person_id", "lab", "not_before", "tries", "problem"),
     Index("lti_outbox_by_time", "not_before", "id"),
 )
 
-lti_nonces = table("lti_nonces", keys("nonce"), filled("expires_at"))
+lti_nonces = table("lti_nonces", keys("nonce"), not_null("expires_at"))
 
 # Every change of a grade, a date or a role, with the name of whoever made it; only ever added to.
 audit_log = table(
     "audit_log",
     keys("id"),
-    filled("at"),
-    filled("who", "action"),  # their login
+    not_null("at"),
+    not_null("who", "action"),  # their login
     Column("subject", String(300), nullable=False),
     Column("before", Text),  # JSON
     optional("after"),

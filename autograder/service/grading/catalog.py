@@ -121,7 +121,7 @@ class LabCatalog:
         named = self._read(name).question(question)
         return None if named is None else named.solution
 
-    def asked_of_people(self, name: str) -> list[str]:
+    def list_manual_questions(self, name: str) -> list[str]:
         """Return which questions of a lab people mark; none where it cannot be read."""
         return list(self.rubrics(name))
 
@@ -133,12 +133,12 @@ class LabCatalog:
             return {}
         return {q.name: tuple(item.text for item in q.rubric) for q in manual}
 
-    def asked(self, name: str, question: str) -> tuple[str, str]:
+    def read_question(self, name: str, question: str) -> tuple[str, str]:
         """Return what a question for a person asks and its model answer, as Markdown.
 
         Both are empty where the lab has no such question, or cannot be read now.
         """
-        from autograder.authoring.regions import answer_line, handed_out
+        from autograder.authoring.regions import answer_line, form_below
 
         try:
             named = self._read(name).question(question)
@@ -147,7 +147,7 @@ class LabCatalog:
         if named is None:
             return "", ""
         text = named.starter.partition(answer_line(question))[0].strip()
-        return text, handed_out(question, named.solution)
+        return text, form_below(question, named.solution)
 
     def _read(self, name: str) -> Lab:
         path = self.path(name)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.errors import AutograderError
-from autograder.grading.cluster import client_of, distributed, graded, lab_files
+from autograder.grading.cluster import client_of, grade_on_worker, import_dask, lab_files
 from autograder.grading.judge import notebook_request
 from autograder.printable import printable
 from autograder.records import Report
@@ -71,7 +71,7 @@ class ClusterGrader:
         client = self._connected()
         self._require_workers(client)
         request = notebook_request(self._labs / lab, notebook)
-        future = client.submit(graded, files, request, False, self._wall, pure=False)
+        future = client.submit(grade_on_worker, files, request, False, self._wall, pure=False)
         future.add_done_callback(lambda _: self._woken.set())
         deadline = time.monotonic() + self._timeout_s
         while not self._woken.wait(_LOOK_S):
@@ -109,7 +109,7 @@ class ClusterGrader:
             raise GraderUnable(f"{problem}. Start one with: dask worker {self._address}")
 
     def close(self) -> None:
-        """Let the cluster go; see `Grader`."""
+        """Release the cluster; see `Grader`."""
         self._closed = True
         self._woken.set()
         with self._in_use:
@@ -122,7 +122,7 @@ class ClusterGrader:
 
 
 @contextlib.contextmanager
-def growing(name: str, most: int) -> Iterator[str]:
+def run_growing_cluster(name: str, most: int) -> Iterator[str]:
     """Give the address of a cluster of our own that has 1 to `most` workers, by what waits.
 
     Args:
@@ -156,4 +156,4 @@ def _dask() -> Any:
         log_there = {"version": 1, "disable_existing_loggers": False}
         limit = {"distributed.admin.large-graph-warning-threshold": "1 GiB"}
         dask.config.set({"logging": log_there, **limit})
-    return distributed("serve")
+    return import_dask("serve")

@@ -27,14 +27,14 @@ class Grader(Protocol):
         """Return the report on `notebook`; `lab` is a name, or a path elsewhere.
 
         Raises:
-            GraderDied: there is no report, and it may be the notebook's fault.
-            GraderKilled: there is none, and it is not.
-            GraderUnable: nor would there be one on any other notebook of this lab.
+            GraderDied: there is no report; the notebook may be at fault.
+            GraderKilled: there is no report; the notebook is not at fault.
+            GraderUnable: no notebook of this lab can be graded here.
         """
         ...
 
     def close(self) -> None:
-        """Let go of everything; a `grade` under way in another thread raises `GraderDied`."""
+        """Release everything; a `grade` under way in another thread raises `GraderDied`."""
         ...
 
 

@@ -132,9 +132,9 @@ class Queue:
     def reasons(self) -> dict[str, str]:
         """Return why grading pauses, by lab, or by "database"; empty where it does not."""
         trouble = {} if self._trouble is None else {"database": self._trouble}
-        return {**self._paused(), **trouble}
+        return {**self._list_paused(), **trouble}
 
-    def _paused(self) -> dict[str, str]:
+    def _list_paused(self) -> dict[str, str]:
         with self._lock:
             return {lab: pause.reason for lab, pause in sorted(self._pauses.items())}
 
@@ -174,13 +174,13 @@ class Queue:
     def work(self, grader: Grader) -> bool:
         """Look at a paused lab if it is time, and grade one submission; False when none waits."""
         self._look_again(grader)
-        paused = self._paused()
+        paused = self._list_paused()
         self._release_one(paused)
         claim = self._claims.claim(self._owner, self._lease_s, avoid=paused)
         if claim is None:
             return False
         self._served_at = time.monotonic()
-        with self._renewed(claim):
+        with self._keep_claim(claim):
             self._grade(grader, claim)
         return True
 
@@ -195,7 +195,7 @@ class Queue:
             self._held_look_at = now + _HELD_LOOK_S
 
     @contextmanager
-    def _renewed(self, claim: Claim) -> Iterator[None]:
+    def _keep_claim(self, claim: Claim) -> Iterator[None]:
         """Keep the claim alive while the grader works."""
         done = threading.Event()
 
@@ -228,17 +228,17 @@ class Queue:
             else:
                 unable = isinstance(error, GraderUnable)
                 fault = _first_line(error) if unable else self._fault(grader, claim.lab)
-                self._failed(claim, _first_line(error), fault)
+                self._handle_failure(claim, _first_line(error), fault)
         else:
             missing = _missing_module(report) and self._missing_here(grader, claim.lab)
             if missing:
-                self._failed(claim, missing, missing)
+                self._handle_failure(claim, missing, missing)
                 return
             self._claims.finish(claim.id, self._owner, report)
             self._count("graded", self._clock() - began)
             log.info("submission %d: %s: %g", claim.id, claim.lab, report.score)
 
-    def _failed(self, claim: Claim, reason: str, fault: str | None) -> None:
+    def _handle_failure(self, claim: Claim, reason: str, fault: str | None) -> None:
         """Act on it that there is no report; `fault` is why there would be none on a solution."""
         number, owner, attempt = claim.id, self._owner, claim.tries + 1
         if self._stopping.is_set():
@@ -294,7 +294,7 @@ class Queue:
             if fault is not None:
                 pause.reason = fault
                 return
-            released = self._claims.release(except_of=self._paused().keys() - {lab})
+            released = self._claims.release(except_of=self._list_paused().keys() - {lab})
             with self._lock:  # only now: where the database is away, the lab stays paused
                 self._pauses.pop(lab, None)
         finally:

@@ -117,7 +117,7 @@ class SignIn:
         with refusing_errors(), self._session() as session:
             url = self._provider.endpoints()[1]
             token = session.fetch_token(url, code=code, code_verifier=asked.verifier)
-            return self._provider.who(dict(token), asked.nonce)
+            return self._provider.read_login(dict(token), asked.nonce)
 
     def _session(self) -> "OAuth2Session":
         from authlib.integrations.requests_client import OAuth2Session
@@ -169,7 +169,7 @@ class OpenId:
         """Return where a browser is sent, and where a code becomes a token."""
         return self._metadata["authorization_endpoint"], self._metadata["token_endpoint"]
 
-    def who(self, token: dict[str, Any], nonce: str) -> str:
+    def read_login(self, token: dict[str, Any], nonce: str) -> str:
         """Return the login that a proven ID token names."""
         signed = self._keys.claims(self._metadata["jwks_uri"], token["id_token"], _ALGORITHMS)
         claims = verify(signed, self._metadata["issuer"], self._client_id, nonce)
@@ -199,7 +199,7 @@ class Hub:
         api = f"{self._url}/hub/api/oauth2"
         return f"{api}/authorize", f"{api}/token"
 
-    def who(self, token: dict[str, Any], _nonce: str) -> str:
+    def read_login(self, token: dict[str, Any], _nonce: str) -> str:
         """Return the name of the hub's user."""
         headers = {"Authorization": f"Bearer {token['access_token']}"}
         return str(fetch_json(f"{self._url}/hub/api/user", headers)["name"])

@@ -10,7 +10,7 @@ from autograder.service.database.database import Database
 from autograder.service.database.schema import announcement_reads, announcements, people
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
-from autograder.service.records.grades.gradings import inserted
+from autograder.service.records.grades.gradings import insert_row
 from autograder.service.records.people import Person
 from autograder.service.records.submissions.submissions import is_id
 from autograder.service.times import date, moment
@@ -32,7 +32,7 @@ class Announcement:
     unread: bool
 
 
-def announced(
+def list_announcements(
     database: Database, now: float, person: Person, *, unread: bool = False
 ) -> list[Announcement]:
     """Return what is shown to a person now, the newest first; staff see all that there is.
@@ -82,7 +82,7 @@ def announce(database: Database, now: float, body: Mapping[str, Any], by: Person
         if section and connection.scalar(there) is None:
             problem = f"got {section[:60]!r}, and nobody is in it"
             raise Refused(422, f"announcement: section: {problem}.")
-        number = inserted(connection, announcements, row)
+        number = insert_row(connection, announcements, row)
         after = {"text": row["text"], "section": section, "starts": starts, "ends": ends}
         subject = f"announcement {number}"
         audit_log.write(connection, now, by.login, "announcement", subject, after=after)
@@ -100,7 +100,7 @@ def withdraw(database: Database, now: float, number: int, by: Person) -> None:
         text = sa.select(announcements.c.text).where(this == number)
         before = connection.scalar(text) if is_id(number) else None
         if before is None:
-            raise _missing(number)
+            raise _no_such_announcement(number)
         connection.execute(announcement_reads.delete().where(reads == number))
         connection.execute(announcements.delete().where(this == number))
         subject = f"announcement {number}"
@@ -113,8 +113,8 @@ def mark_read(database: Database, now: float, number: int, person: Person) -> No
     Raises:
         Refused: 404, they see none of that number.
     """
-    if all(number != shown.id for shown in announced(database, now, person)):
-        raise _missing(number)
+    if all(number != shown.id for shown in list_announcements(database, now, person)):
+        raise _no_such_announcement(number)
     add = (
         "INSERT INTO announcement_reads (person_id, announcement_id) VALUES (:person, :number) "
         "ON CONFLICT DO NOTHING"
@@ -123,5 +123,5 @@ def mark_read(database: Database, now: float, number: int, person: Person) -> No
         connection.execute(sa.text(add), {"person": person.id, "number": number})
 
 
-def _missing(number: int) -> Refused:
+def _no_such_announcement(number: int) -> Refused:
     return Refused(404, f"announcement {number}: there is none of that number for you.")

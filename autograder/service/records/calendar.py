@@ -25,7 +25,7 @@ class Calendar:
         if person_id in self.factors:
             dues = (due, rules.stretched_due(self.factors[person_id]))
             due = max(filter(None, dues), key=moment, default=None)
-        return rules.extended(due)
+        return rules.extend_to(due)
 
     def still_open(self, lab: str, now: float) -> list[int]:
         """Return for whom a lab that is over at `now` is not: they have more time."""
@@ -35,10 +35,10 @@ class Calendar:
         groups = (group for group in alike.values() if not self.of(lab, group[0]).is_over(now))
         return sorted(person for group in groups for person in group)
 
-    def counted(self, lab: str, person_id: int, score: float, submitted_at: float) -> float:
+    def apply_lateness(self, lab: str, person_id: int, score: float, submitted_at: float) -> float:
         """Return what counts of a score."""
         rules = self.of(lab, person_id)
-        return rules.counted(score, rules.late_days(submitted_at)) or 0.0
+        return rules.apply_lateness(score, rules.late_days(submitted_at)) or 0.0
 
 
 def calendar(connection: sa.Connection, *person_ids: int) -> Calendar:

@@ -20,7 +20,7 @@ def table(data: bytes, what: str) -> tuple[list[str], Lines]:
     """Return the head of a CSV in lower case, and its lines; those that are empty are left out.
 
     Raises:
-        Refused: 422, it is none; `what` it should have been is said.
+        Refused: 422, it is not a CSV; the message says `what` it should have been.
     """
     try:
         text = data.decode("utf-8-sig")

@@ -33,7 +33,7 @@ class Mark:
         No points, or empty ones, take back what was given.
 
         Raises:
-            Refused: 422, a key is unknown, or the points are none from 0 to the answer's.
+            Refused: 422, a key is unknown, or the points are not between 0 and the answer's.
         """
         if not isinstance(body, Mapping) or not set(body) <= {"points", "items", "comment"}:
             expected = '{"points": 1.5, "items": ["..."], "comment": "..."}'
@@ -116,7 +116,7 @@ def question_of(report: Report, question: str) -> ManualAnswer:
     return answer
 
 
-def unmarked(report: Report) -> Report:
+def without_marks(report: Report) -> Report:
     """Return `report` as the checks made it: no marks in it, and none in its totals."""
     results = tuple(r for r in report.results if r.name != SET_BY_STAFF)
     bare = replace(report, results=results, manual=()).with_totals()
@@ -124,7 +124,7 @@ def unmarked(report: Report) -> Report:
     return replace(bare, manual=manual)
 
 
-def _overridden(report: Report, marks: Marks) -> Iterator[CheckResult]:
+def _apply_staff_points(report: Report, marks: Marks) -> Iterator[CheckResult]:
     """Yield the results, after those of a question whose points staff set one that says so."""
     last = {result.question: result for result in report.results}
     by_hand = {answer.question for answer in report.manual}
@@ -155,17 +155,17 @@ def with_mark(answer: ManualAnswer, marks: Marks) -> ManualAnswer:
     return replace(answer, score=score, comment=mark.comment, items=mark.items)
 
 
-def marked(report: Report, marks: Marks) -> Report:
+def apply_marks(report: Report, marks: Marks) -> Report:
     """Return `report` with the marks, and its totals: questions for a person count throughout."""
     manual = tuple(with_mark(answer, marks) for answer in report.manual)
-    bare = unmarked(report)
-    checks = replace(bare, results=tuple(_overridden(bare, marks)), manual=()).with_totals()
+    bare = without_marks(report)
+    checks = replace(bare, results=tuple(_apply_staff_points(bare, marks)), manual=()).with_totals()
     score = checks.score + sum(m.score or 0.0 for m in manual)
     full = checks.max_score + sum(m.points for m in manual)
     return replace(checks, manual=manual, score=round(score, 6), max_score=round(full, 6))
 
 
-def pending(report: Report) -> int:
+def count_pending(report: Report) -> int:
     """Return how many answers still wait for a person; what nobody wrote does not."""
     return sum(m.waits for m in report.manual)
 

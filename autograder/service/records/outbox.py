@@ -93,7 +93,7 @@ class Outbox(Records):
             target = connection.execute(_target(first)).mappings().one()
         return Due(rows=rows, tries=first.tries, **target)
 
-    def sent(self, due: Due, after: dict[str, Any] | None) -> None:
+    def note_sent(self, due: Due, after: dict[str, Any] | None) -> None:
         """Forget what has been sent; the audit log keeps it. None: there was nothing to send."""
         with self.database.write() as connection:
             connection.execute(lti_outbox.delete().where(lti_outbox.c.id.in_(due.rows)))
@@ -102,7 +102,7 @@ class Outbox(Records):
                 by = due.platform
                 audit_log.write(connection, self.clock(), by, "sent", subject, after=after)
 
-    def failed(self, due: Due, problem: str, *, everything: bool) -> None:
+    def note_failure(self, due: Due, problem: str, *, everything: bool) -> None:
         """Try it again later; `everything` of the platform, if that is what does not answer."""
         later = self.clock() + min(_MOST_S, self.again_s * 2 ** min(due.tries, 20))
         which = lti_outbox.c.id.in_(due.rows)
@@ -119,12 +119,12 @@ class Outbox(Records):
             update = lti_labs.update().where(here, lti_labs.c.lab == due.lab)
             connection.execute(update.values(lineitem=url))
 
-    def again(self) -> None:
+    def retry_now(self) -> None:
         """Have everything sent now that waits for its next try."""
         with self.database.write() as connection:
             connection.execute(lti_outbox.update().values(not_before=self.clock()))
 
-    def waiting(self) -> dict[str, Any]:
+    def describe_waiting(self) -> dict[str, Any]:
         """Return how many grades wait, and those that could not be sent, as plain data."""
         columns = (lti_outbox.c.platform, people.c.login, lti_outbox.c.lab)
         last = (lti_outbox.c.tries, lti_outbox.c.problem, lti_outbox.c.not_before)

@@ -96,7 +96,7 @@ def login_of(text: str) -> str:
     return login
 
 
-def as_given(text: str, what: str, most: int) -> str:
+def require_printable(text: str, what: str, most: int) -> str:
     """Return a text that is kept as it was given; exports see to it that it is no formula.
 
     Raises:
@@ -114,7 +114,7 @@ def login_key(login: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", login).casefold())
 
 
-def named(search: str) -> sa.ColumnElement[bool]:
+def name_contains(search: str) -> sa.ColumnElement[bool]:
     """Return whether somebody's login, name or email has a text in it."""
     texts = (people.c.login, people.c.name, people.c.email)
     return sa.or_(*(text.icontains(search, autoescape=True) for text in texts))

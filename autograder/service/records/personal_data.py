@@ -65,7 +65,7 @@ def remove(connection: sa.Connection, person: Person, clock: Callable[[], float]
         about = f"submission {number}"
         theirs = audit_log.c.subject.startswith(f"{about}:") | (audit_log.c.subject == about)
         _rewrite(connection, theirs, before=None, after=None)  # comments name people
-    others = _marked_by(connection, person.id)
+    others = _list_marked_by(connection, person.id)
     heirs = hand_over(connection, person.id)
     line_up(connection, *(heir for _, heir in heirs))
     drop_person(connection, person.id)
@@ -91,7 +91,7 @@ def remove(connection: sa.Connection, person: Person, clock: Callable[[], float]
     log.write(connection, clock(), by, "remove", called)
 
 
-def _marked_by(connection: sa.Connection, person_id: int) -> set[int]:
+def _list_marked_by(connection: sa.Connection, person_id: int) -> set[int]:
     """Return the others whom a person has marked when they were on the staff."""
     query = sa.select(standings.c.person_id).join(
         pile, pile.c.submission_id == standings.c.latest_id

@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from autograder.service.errors import Refused
-from autograder.service.times import date, later, moment, zoned
+from autograder.service.times import date, format_local, later, moment
 
 _DAY_S = 86_400
 
@@ -80,7 +80,7 @@ class Rules:
             raise _wrong(True, "solutions", expected)
         return rules
 
-    def extended(self, due: str | None) -> "Rules":
+    def extend_to(self, due: str | None) -> "Rules":
         """Return the rules of a learner who may hand in until `due`; it shortens nothing."""
         if due is None or self.due is None or moment(due) <= moment(self.due):
             return self
@@ -103,7 +103,9 @@ class Rules:
         if self.due is None:
             return "the lab has no due date that could be extended"
         if moment(due) <= moment(self.due):
-            return f"the lab is due on {zoned(self.due)} for everybody: expected a later time"
+            return (
+                f"the lab is due on {format_local(self.due)} for everybody: expected a later time"
+            )
         return None
 
     def late_days(self, submitted_at: float) -> int:
@@ -113,7 +115,7 @@ class Rules:
         late_s = math.floor(submitted_at) - moment(self.due) - 60 * self.grace_minutes
         return max(0, math.ceil(late_s / _DAY_S))
 
-    def counted(self, score: float | None, late_days: int) -> float | None:
+    def apply_lateness(self, score: float | None, late_days: int) -> float | None:
         """Return what counts of a score after so many days; None stays None."""
         if score is None:
             return None
@@ -129,9 +131,9 @@ class Rules:
         """Return why nothing can be handed in at `now` after `used` attempts, or None."""
         now = math.floor(now)
         if self.opens is not None and now < moment(self.opens):
-            return f"the lab opens on {zoned(self.opens)}"
+            return f"the lab opens on {format_local(self.opens)}"
         if self.late_until is not None and self.is_over(now):
-            return f"the lab closed on {zoned(self.late_until)}"
+            return f"the lab closed on {format_local(self.late_until)}"
         if self.attempts is not None and used >= self.attempts:
             return f"all attempts are used: {self.attempts}"
         return None
@@ -143,7 +145,7 @@ class Rules:
         if self.requests_until is None:
             return "re-grade requests are not taken"
         if math.floor(now) > moment(self.requests_until):
-            return f"re-grade requests were taken until {zoned(self.requests_until)}"
+            return f"re-grade requests were taken until {format_local(self.requests_until)}"
         return None
 
     def solutions_refusal(self, now: float) -> str | None:
@@ -151,7 +153,7 @@ class Rules:
         if not self.solutions or self.late_until is None:
             return "its solutions are not given out"
         if not self.is_over(now):
-            last = zoned(self.late_until)
+            last = format_local(self.late_until)
             return f"solutions are given out when nothing can be handed in: after {last}"
         return None
 

@@ -20,15 +20,16 @@ _FIRST = sa.text("INSERT INTO totals_basis (id, basis) VALUES (1, '{}') ON CONFL
 
 
 def name(connection: sa.Connection, person_ids: Iterable[int]) -> None:
-    """Let the totals of these people be worked out anew."""
+    """Note that the totals of these people are to be worked out anew."""
     if rows := [{"person": person} for person in sorted(set(person_ids))]:
         connection.execute(_NAME, rows)
 
 
 def take(connection: sa.Connection, most: int) -> set[int]:
-    """Return `most` who are named; but for those who are being changed just now, they are no more.
+    """Return `most` of those who are named, and take them off the list.
 
-    Those are among them only where fewer than `most` are left.
+    Those who are being changed just now stay on it; they are returned only where fewer than
+    `most` others are left.
     """
     named = sa.select(stale_totals.c.person_id)
     free = named.limit(most).with_for_update(skip_locked=True).cte()
@@ -51,7 +52,7 @@ def basis(connection: sa.Connection) -> str:
 
 
 def lock(connection: sa.Connection, *, wait: bool = True) -> bool:
-    """Let nobody else work totals out, or remove a learner, until the end.
+    """Keep others from working totals out, or removing a learner, until the end.
 
     Returns: False where somebody else does one of these now, and `wait` is not asked for.
     """

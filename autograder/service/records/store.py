@@ -75,10 +75,10 @@ def sqlite_url(data_dir: Path) -> sa.URL:
 
 
 def require_course(data_dir: Path, url: str = "") -> None:
-    """Let a data directory through that a server has made; its database may be at `url` instead.
+    """Raise unless a server has made this data directory; its database may be at `url` instead.
 
     Raises:
-        StartError: it is none.
+        StartError: no server has made it.
     """
     if not (data_dir.is_dir() if url else (data_dir / _FILE).is_file()):
         expected = "a directory" if url else f"a file {_FILE}"

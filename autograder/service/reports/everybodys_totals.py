@@ -189,7 +189,7 @@ def _shares(connection: sa.Connection, reckoning: Reckoning, chosen: _Chosen) ->
     kinds = sa.select(counts.c.lab).where(counts.c.kind == POINTS).group_by(counts.c.lab)
     alike = set(connection.scalars(kinds.having(sa.func.count() == 1)))
     decided = set(connection.scalars(sa.select(decisions.c.lab).distinct()))
-    selects = [_select_decisions(rule), *_missing(reckoning)]
+    selects = [_select_decisions(rule), *_select_missing(reckoning)]
     for lab, points in reckoning.points.items():
         most = points if lab in alike else None
         selects.append(_scores_of(rule, lab, most, decided=lab in decided))
@@ -234,7 +234,7 @@ def _scores_of(rule: CourseRule, lab: str, most: float | None, *, decided: bool)
     return query.where(~otherwise) if decided else query
 
 
-def _missing(reckoning: Reckoning) -> list[sa.Select[Any]]:
+def _select_missing(reckoning: Reckoning) -> list[sa.Select[Any]]:
     """Select, with no points, the labs that have closed for somebody who never handed them in."""
     selects = []
     basis = _basis(reckoning)

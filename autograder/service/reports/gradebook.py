@@ -11,7 +11,7 @@ from autograder.service.database.schema import GRADED, course_totals, people, st
 from autograder.service.errors import Refused
 from autograder.service.records.grades.course_rule import Total
 from autograder.service.records.grades.decisions import Decision
-from autograder.service.records.people import LEARNER, PERSON, Person, named
+from autograder.service.records.people import LEARNER, PERSON, Person, name_contains
 from autograder.service.records.submissions.submissions import (
     EXCUSED,
     SET,
@@ -50,7 +50,9 @@ def gradebook(learners: Iterable[str], entries: Iterable[Entry]) -> Gradebook:
     return book
 
 
-def counted(learners: Collection[Person], submissions: Submissions, lab: str = "") -> Gradebook:
+def read_counted(
+    learners: Collection[Person], submissions: Submissions, lab: str = ""
+) -> Gradebook:
     """Return what counts for these learners, of every lab or of one, as staff decided it."""
     ids = [person.id for person in learners]
     entries = submissions.counting(ids, lab)
@@ -132,7 +134,7 @@ def page(submissions: Submissions, asked: Asked) -> Page:
     """
     conditions = [people.c.role == LEARNER]
     conditions += [people.c.section == asked.section] if asked.section else []
-    conditions += [named(asked.search)] if asked.search else []
+    conditions += [name_contains(asked.search)] if asked.search else []
     query: sa.Select[Any] = sa.select(*PERSON).where(*conditions)
     database = submissions.database
     stale = asked.sort.removeprefix("-") == COURSE and not bring_few_up_to_date(submissions)
@@ -171,9 +173,9 @@ def _sort(
 
 
 def rows(learners: Collection[Person], submissions: Submissions, lab: str = "") -> list[Row]:
-    """Return the rows of these learners, with every lab or one; see `counted`."""
+    """Return the rows of these learners, with every lab or one; see `read_counted`."""
     reckoning = Reckoning.of(submissions)
-    book = counted(learners, submissions, lab)
+    book = read_counted(learners, submissions, lab)
     return [
         Row(
             person,

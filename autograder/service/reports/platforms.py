@@ -49,7 +49,7 @@ class Filled:
         return csv_lines(rows, self.separator)
 
 
-def filled(format: str, template: bytes, book: Book) -> Filled:
+def fill_template(format: str, template: bytes, book: Book) -> Filled:
     """Return the template with the final scores of `book` in it.
 
     What is not certain stays as it was and is a problem: a line that names nobody here, or one of

@@ -23,7 +23,7 @@ from autograder.service.running.commands import (
     read_file,
     require_data,
     whole,
-    written,
+    write_atomically,
 )
 from autograder.service.running.commands import command as _command
 from autograder.service.running.commands import connection as _connection
@@ -217,7 +217,7 @@ def _export(arguments: argparse.Namespace) -> int:
     if arguments.output is None:
         notes = _write_export(arguments, sys.stdout.buffer)
     else:
-        with written(arguments.output) as file:
+        with write_atomically(arguments.output) as file:
             notes = _write_export(arguments, file)
     is_final = arguments.template is not None or arguments.format in FINAL
     for line in (*notes["problems"], *notes["skipped"], *(notes["not_final"] if is_final else ())):
@@ -236,16 +236,16 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
             return {"problems": [], "skipped": [], "not_final": []}
         return connection.export_notes(arguments.format, **options)
     from autograder.service.reports.exports import Book, chunks, export, not_final
-    from autograder.service.reports.platforms import filled
+    from autograder.service.reports.platforms import fill_template
     from autograder.service.running import courses
 
-    with courses.opened(arguments.data, "", arguments.course) as store:
+    with courses.open_course(arguments.data, "", arguments.course) as store:
         book = Book(store.roster, store.submissions, arguments.lab)
         problems, skipped = list[str](), list[str]()
         if template is None:
             _, pieces = export(arguments.format, store.roster, store.submissions, lab=arguments.lab)
         else:
-            done = filled(arguments.format, template, book)
+            done = fill_template(arguments.format, template, book)
             pieces, problems, skipped = done.lines(), done.problems, done.skipped
         for piece in chunks(pieces):
             file.write(piece.encode())
@@ -255,7 +255,7 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
 def _standing(arguments: argparse.Namespace) -> None:
     connection = _connection(arguments)
     if arguments.calendar is not None:
-        with written(arguments.calendar) as file:
+        with write_atomically(arguments.calendar) as file:
             file.write(connection.calendar().encode())
         print(f"{arguments.calendar}: your dates.")
         return

@@ -42,7 +42,7 @@ def connection(arguments: argparse.Namespace) -> "Connection":
     """Return the server that is named, and by whose token it is asked."""
     from autograder.service.client import Connection
 
-    return Connection.found(arguments.server, arguments.token, os.environ)
+    return Connection.choose(arguments.server, arguments.token, os.environ)
 
 
 def read_file(path: Path, what: str) -> bytes:
@@ -60,7 +60,7 @@ def read_file(path: Path, what: str) -> bytes:
 
 
 @contextmanager
-def written(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+def write_atomically(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Give what becomes the file `path` once it is whole; what is no file, as a pipe, is kept."""
     if path.exists() and not path.is_file():
         with path.open("wb") as file:

@@ -50,10 +50,10 @@ def entries(database: Database) -> list[CourseEntry]:
 
 
 def verify(course: CourseEntry) -> None:
-    """Let a course through that can be listed.
+    """Raise unless a course can be listed.
 
     Raises:
-        StartError: its name, title or a path is none.
+        StartError: its name, its title or a path is not one that a course can have.
     """
     if not _NAME.fullmatch(course.name):
         expected = "expected a small letter, then at most 23 of a to z, 0 to 9 and -"
@@ -96,7 +96,7 @@ def remove(database: Database, name: str) -> None:
 
 
 def require(database: Database, name: str) -> None:
-    """Let the name of a course through that is listed.
+    """Raise unless a course of this name is listed.
 
     Raises:
         StartError: it is not.
@@ -124,7 +124,7 @@ def address(url: str, name: str) -> str:
 
 
 @contextmanager
-def opened(data: Path, url: str, name: str, *, migrate: bool = False) -> Iterator[Store]:
+def open_course(data: Path, url: str, name: str, *, migrate: bool = False) -> Iterator[Store]:
     """Open the database of a course without a server.
 
     Raises:

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from autograder.service.running.commands import Subparsers, command, group, written
+from autograder.service.running.commands import Subparsers, command, group, write_atomically
 
 
 def add_commands(subparsers: Subparsers) -> None:
@@ -40,7 +40,7 @@ def _add_courses(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
 def _courses(arguments: argparse.Namespace) -> None:
     from autograder.service.running import courses
 
-    with courses.opened(arguments.data, arguments.database, "") as store:
+    with courses.open_course(arguments.data, arguments.database, "") as store:
         for entry in courses.entries(store.database):
             print(f"/{courses.FOLDER}/{entry.name}: {entry.title}. {entry.labs or 'labs as at /'}")
 
@@ -77,7 +77,7 @@ def _add_course(arguments: argparse.Namespace) -> None:
 def _remove_course(arguments: argparse.Namespace) -> None:
     from autograder.service.running import courses
 
-    with courses.opened(arguments.data, arguments.database, "") as store:
+    with courses.open_course(arguments.data, arguments.database, "") as store:
         courses.remove(store.database, arguments.name)
     print(f"{arguments.name} is gone when the server starts next. What it holds is kept:")
     print(f"`autograder courses add {arguments.name}` brings it back.")
@@ -92,9 +92,9 @@ def _backup(arguments: argparse.Namespace) -> None:
 
 def _restore(arguments: argparse.Namespace) -> None:
     from autograder.service.database.backups import restore
-    from autograder.service.running.data_directory import claimed
+    from autograder.service.running.data_directory import claim_directory
 
-    with claimed(arguments.data) as (data, undo):
+    with claim_directory(arguments.data) as (data, undo):
         restore(arguments.file, data, arguments.database)
         undo.pop_all()
     print(f"What {arguments.file} holds is in {data}.")
@@ -108,12 +108,15 @@ def _person(arguments: argparse.Namespace) -> None:
     login = arguments.login
     if arguments.output is None and not arguments.remove:
         raise StartError("person: nothing to do. Say -o FILE, --remove, or both.")
-    with courses.opened(arguments.data, arguments.database, arguments.course) as store:
+    with courses.open_course(arguments.data, arguments.database, arguments.course) as store:
         person = store.roster.find(login)
         if person is None or person.login != login:
             raise StartError(f"person: nobody is called {login!r} here. Check the login.")
         if arguments.output is not None:
-            with store.database.read() as connection, written(arguments.output, 0o600) as file:
+            with (
+                store.database.read() as connection,
+                write_atomically(arguments.output, 0o600) as file,
+            ):
                 file.writelines(map(str.encode, personal_data.copy(connection, person)))
             print(f"{arguments.output}: what is kept of {login}.")
         if arguments.remove:
@@ -128,14 +131,14 @@ def _person(arguments: argparse.Namespace) -> None:
 def _migrate(arguments: argparse.Namespace) -> None:
     from autograder.service.records.store import require_course
     from autograder.service.running import courses
-    from autograder.service.running.data_directory import locked
+    from autograder.service.running.data_directory import hold_lock
 
     data, url = arguments.data, arguments.database
     require_course(data, url)
-    with locked(data):
-        with courses.opened(data, url, "", migrate=True) as store:
+    with hold_lock(data):
+        with courses.open_course(data, url, "", migrate=True) as store:
             names = [entry.name for entry in courses.entries(store.database)]
         for name in names:
-            with courses.opened(data, url, name, migrate=True):
+            with courses.open_course(data, url, name, migrate=True):
                 pass
     print(f"The database of {data} is up to date.")

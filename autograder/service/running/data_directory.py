@@ -29,7 +29,7 @@ def data_directory(path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def locked(data: Path) -> Iterator[None]:
+def hold_lock(data: Path) -> Iterator[None]:
     """Hold the data directory's lock; it ends with the process, however that ends.
 
     Raises:
@@ -48,7 +48,7 @@ def locked(data: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def claimed(path: Path) -> Iterator[tuple[Path, contextlib.ExitStack]]:
+def claim_directory(path: Path) -> Iterator[tuple[Path, contextlib.ExitStack]]:
     """Make and hold a data directory; give it, and what removes all that is new there at the end.
 
     Whoever has filled it lets that go by `pop_all`. Where a course was before nothing is removed:
@@ -57,7 +57,7 @@ def claimed(path: Path) -> Iterator[tuple[Path, contextlib.ExitStack]]:
     folders = [folder for folder in (path, *path.parents) if not folder.exists()]
     data = data_directory(path)
     before = set(data.iterdir())
-    with locked(data), contextlib.ExitStack() as undo:
+    with hold_lock(data), contextlib.ExitStack() as undo:
         if not (data / DATABASE).exists():
             undo.callback(_remove_new, data, before, folders)
         yield data, undo

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from autograder.authoring.manifest import MANIFEST, NOTEBOOK, handed_out
+from autograder.authoring.manifest import MANIFEST, NOTEBOOK, read_handout
 from autograder.authoring.release import learner_files, write_files
 from autograder.authoring.source import SOURCE, load_lab
 from autograder.checks import load_checks
@@ -48,7 +48,7 @@ def _is_current(directory: Path, target: Path) -> bool:
     if not all((target / name).is_file() for name in (NOTEBOOK, CHECKS, MANIFEST)):
         return False
     try:
-        handed_out(target)
+        read_handout(target)
     except LabError:  # written before manifests had the notebook
         return False
     written = (target / MANIFEST).stat().st_mtime

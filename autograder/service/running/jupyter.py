@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder.extras import missing
+from autograder.extras import describe_missing
 from autograder.service.errors import StartError
 from autograder.service.settings import LOOPBACK
 
@@ -90,7 +90,7 @@ def start_jupyter(
         StartError: JupyterLab is not installed.
     """
     if importlib.util.find_spec("jupyterlab") is None:
-        raise StartError(missing("start", "lab", "No module named 'jupyterlab'"))
+        raise StartError(describe_missing("start", "lab", "No module named 'jupyterlab'"))
     token = secrets.token_hex(24)
     settings, log = data / "jupyter", data / "jupyter.log"
     settings.mkdir(exist_ok=True)

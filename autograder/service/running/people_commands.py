@@ -11,7 +11,7 @@ from autograder.service.running.commands import (
     group,
     read_file,
     require_data,
-    written,
+    write_atomically,
 )
 from autograder.service.settings import Settings
 
@@ -65,7 +65,7 @@ def _tokens(arguments: argparse.Namespace) -> None:
         raise ServerError(f"tokens: {path} is there already. Name another file.")
     people: list[dict[str, str]] = []
     try:
-        with written(path, 0o600) as file:
+        with write_atomically(path, 0o600) as file:
             people = connection(arguments).tokens(kind, arguments.section, renew=arguments.renew)
             columns = ("login", "name", "email", "section", kind)
             rows = ([person[name] for name in columns] for person in people)
@@ -117,7 +117,7 @@ def _add_staff_here(data: Path, course: str, asked: dict[str, str]) -> str:
     from autograder.service.records.roster.enrolment import enroll
     from autograder.service.running import courses
 
-    with courses.opened(data, "", course) as store:
+    with courses.open_course(data, "", course) as store:
         try:
             lives_s = Settings(data, data).bearer_s
             return enroll(store.roster, asked, lives_s, role=asked["role"], by="command line")[1]

@@ -29,7 +29,7 @@ from autograder.service.records.people import INSTRUCTOR, Roster
 from autograder.service.records.store import Store, sqlite_url
 from autograder.service.reports.everybodys_totals import TotalsWorker
 from autograder.service.running import courses
-from autograder.service.running.data_directory import claimed, data_directory, write_secret
+from autograder.service.running.data_directory import claim_directory, data_directory, write_secret
 from autograder.service.settings import Settings
 from autograder.service.tokens import is_token, new_token
 from autograder.service.web.app import create_app
@@ -128,7 +128,9 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextlib.contextmanager
-def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) -> Iterator[Server]:
+def open_server(
+    settings: Settings, make_grader: Callable[[], Grader] | None = None
+) -> Iterator[Server]:
     """Open everything that a server needs, in order, and close it in reverse.
 
     Raises:
@@ -139,16 +141,16 @@ def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) 
     LabCatalog(settings.labs).require()
     with (
         listen(settings.host, settings.port) as listener,
-        claimed(settings.data) as (data, undo),
+        claim_directory(settings.data) as (data, undo),
         contextlib.ExitStack() as stack,
     ):
         if settings.cluster:
             settings = replace(settings, scheduler=stack.enter_context(_cluster(settings)))
         url = settings.public_url.rstrip("/") or address(listener)
         totals = TotalsWorker()
-        first = stack.enter_context(_opened_course(settings, data, url, totals, make_grader))
+        first = stack.enter_context(_open_course(settings, data, url, totals, make_grader))
         others = {
-            entry.name: stack.enter_context(_opened_other(settings, data, url, totals, entry))
+            entry.name: stack.enter_context(_open_other_course(settings, data, url, totals, entry))
             for entry in courses.entries(first.store.database)
         }
         server = Server(replace(first, others=others), listener)
@@ -157,7 +159,7 @@ def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) 
 
 
 @contextlib.contextmanager
-def _opened_course(
+def _open_course(
     settings: Settings,
     data: Path,
     url: str,
@@ -199,7 +201,7 @@ def _opened_course(
         )
 
 
-def _opened_other(
+def _open_other_course(
     settings: Settings, data: Path, url: str, totals: TotalsWorker, entry: courses.CourseEntry
 ) -> contextlib.AbstractContextManager[Course]:
     """Open a course beside the one at `/`."""
@@ -216,7 +218,7 @@ def _opened_other(
         raise StartError(f"course {entry.name}: {error}") from error
     folder = data_directory(courses.folder(data, entry.name))
     path = f"{url}/{courses.FOLDER}/{entry.name}"
-    return _opened_course(own, folder, path, totals, entry=entry)
+    return _open_course(own, folder, path, totals, entry=entry)
 
 
 def _sign_in(settings: Settings, url: str) -> "SignIn | None":
@@ -247,9 +249,9 @@ def _lti(
 
 
 def _cluster(settings: Settings) -> contextlib.AbstractContextManager[str]:
-    from autograder.service.grading.dask import growing
+    from autograder.service.grading.dask import run_growing_cluster
 
-    return growing(settings.cluster, settings.workers)
+    return run_growing_cluster(settings.cluster, settings.workers)
 
 
 def _grader(settings: Settings, labs: Path) -> Grader:
@@ -332,7 +334,7 @@ def serve(settings: Settings) -> None:
             "Help: when_it_does_not_work.html#no-sandbox"
         )
     log_to_stderr(settings.log_format)
-    with opened(settings) as server:
+    with open_server(settings) as server:
         server.run(lambda: _say_ready(server, settings))
 
 

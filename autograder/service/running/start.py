@@ -25,7 +25,7 @@ from autograder.service.records.roster.enrolment import enroll
 from autograder.service.running.data_directory import data_directory, write_secret
 from autograder.service.running.handout import PAGE, hand_out
 from autograder.service.running.jupyter import Jupyter, start_jupyter
-from autograder.service.running.server import Server, listen, opened
+from autograder.service.running.server import Server, listen, open_server
 from autograder.service.settings import DEFAULT_PORT, LOOPBACK, Settings
 from autograder.service.web.logs import log_to_stderr
 
@@ -86,7 +86,7 @@ def start(asked: StartSettings) -> int:
 def _run(settings: Settings, asked: StartSettings) -> "Watch":
     """Run both until they are told to end."""
     data, work = settings.data, data_directory(asked.work)
-    with opened(settings) as server:
+    with open_server(settings) as server:
         environment = {
             "AUTOGRADER_SERVER": server.url,
             "AUTOGRADER_TOKEN_FILE": str(learner_token(server, data, asked.name)),

@@ -39,12 +39,12 @@ class LoginNeeded(Exception):
         self.path = f"/login?{here if request.method == 'GET' else 'unsent=1'}"
 
 
-async def _here(request: Request) -> Course:
+async def _course_of(request: Request) -> Course:
     course: Course = request.app.state.course
     return course
 
 
-Here = Annotated[Course, Depends(_here)]
+Here = Annotated[Course, Depends(_course_of)]
 
 
 def bearer(request: Request, course: Here) -> Person:
@@ -56,7 +56,7 @@ def bearer(request: Request, course: Here) -> Person:
     token = _BEARER.fullmatch(request.headers.get("authorization", ""))
     person = course.store.roster.owner(token[1], "bearer") if token else None
     if person is None:
-        wrong(request, course)
+        count_wrong_token(request, course)
         problem = "the token is not known here" if token else "no token: got no `Bearer` header"
         raise Refused(
             401,
@@ -72,7 +72,7 @@ def visitor(request: Request, course: Here) -> Person:
     Raises:
         LoginNeeded: nobody is.
     """
-    person = logged_in(request, course)
+    person = find_logged_in(request, course)
     if person is None:
         raise LoginNeeded(request)
     return person
@@ -88,14 +88,14 @@ def session_of(request: Request, course: Course) -> str:
     return request.cookies.get(_cookie(course), "")
 
 
-def logged_in(request: Request, course: Course) -> Person | None:
+def find_logged_in(request: Request, course: Course) -> Person | None:
     """Return who is logged in with this browser, or None."""
     cookie = session_of(request, course)
     return course.store.roster.owner(cookie, "session") if cookie else None
 
 
 async def same_origin(request: Request, course: Here) -> None:
-    """Let a form through only if it came from a page of ours.
+    """Raise unless a form came from a page of ours.
 
     Raises:
         Refused: 403, another site sent it.
@@ -139,7 +139,7 @@ StaffSender = Annotated[Person, _only(_sender, *STAFF)]
 InstructorSender = Annotated[Person, _only(_sender, INSTRUCTOR)]
 
 
-def wrong(request: Request, course: Course) -> None:
+def count_wrong_token(request: Request, course: Course) -> None:
     """Count a wrong token or code against the address that it came from; a right one never is.
 
     Raises:
@@ -149,7 +149,7 @@ def wrong(request: Request, course: Course) -> None:
 
 
 @contextmanager
-def counted(request: Request, course: Course) -> Iterator[None]:
+def count_refusals(request: Request, course: Course) -> Iterator[None]:
     """Count a way in that is refused within the `with`, as a wrong token is.
 
     Raises:
@@ -159,7 +159,7 @@ def counted(request: Request, course: Course) -> Iterator[None]:
         yield
     except Refused as error:
         if error.status == 403:
-            wrong(request, course)
+            count_wrong_token(request, course)
         raise
 
 

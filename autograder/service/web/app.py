@@ -151,13 +151,13 @@ class _Hosts:
         self._names = names
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._names and scope["type"] == "http" and not self._known(scope):
+        if self._names and scope["type"] == "http" and not self._is_known_host(scope):
             answer = PlainTextResponse("this server has another name.\n", 400)
             await answer(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
-    def _known(self, scope: Scope) -> bool:
+    def _is_known_host(self, scope: Scope) -> bool:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         try:
             return len(hosts) == 1 and urlsplit(f"//{hosts[0].decode()}").hostname in self._names

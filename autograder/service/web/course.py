@@ -12,7 +12,7 @@ from autograder.service.grading.catalog import LabCatalog
 from autograder.service.grading.queue import Queue
 from autograder.service.identity.lti.tool import LtiTool
 from autograder.service.identity.sign_in import SignIn
-from autograder.service.records.announcements import announced
+from autograder.service.records.announcements import list_announcements
 from autograder.service.records.grades.course_rule import CourseRule, course_rule
 from autograder.service.records.people import Person
 from autograder.service.records.roster import roster
@@ -113,7 +113,9 @@ class Course:
         """Return what a page says of the announcements that a learner has not read."""
         now = self.store.clock()
         learner = not person.is_staff
-        unread = announced(self.store.database, now, person, unread=True) if learner else []
+        unread = (
+            list_announcements(self.store.database, now, person, unread=True) if learner else []
+        )
         return {"news": unread, "now": now}
 
     def rule(self) -> CourseRule:
@@ -168,5 +170,5 @@ class Course:
                 {"id": e.id, "login": e.learner, "lab": e.lab, "reason": e.reason, "tries": e.tries}
                 for e in self.store.submissions.parked()
             ],
-            "passback": self.lti.passback.outbox.waiting() if self.lti else None,
+            "passback": self.lti.passback.outbox.describe_waiting() if self.lti else None,
         }

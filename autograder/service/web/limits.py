@@ -153,20 +153,20 @@ class RateLimit:
         with self._lock:
             if len(self._buckets) >= _MAX_BUCKETS:
                 self._forget(now)
-            left = self._left(caller, now)
+            left = self._remaining(caller, now)
             self._buckets[caller] = (left - 1 if left >= 1 else left, now)
         if left < 1:
             wait_s = int((1 - left) / self._per_s) + 1
             message = f"{self._what}. Try again in {wait_s} s."
             raise Refused(429, message, headers={"Retry-After": str(wait_s)})
 
-    def _left(self, caller: Hashable, now: float) -> float:
+    def _remaining(self, caller: Hashable, now: float) -> float:
         left, since = self._buckets.get(caller, (self._burst, now))
         return min(self._burst, left + (now - since) * self._per_s)
 
     def _forget(self, now: float) -> None:
         """Drop the buckets that are full again; all of them if somebody has too many addresses."""
-        in_use = {c: b for c, b in self._buckets.items() if self._left(c, now) < self._burst}
+        in_use = {c: b for c, b in self._buckets.items() if self._remaining(c, now) < self._burst}
         self._buckets = in_use if len(in_use) < _MAX_BUCKETS else {}
 
 

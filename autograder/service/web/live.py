@@ -24,7 +24,7 @@ class Live:
         self._waiting: dict[asyncio.Future[str], tuple[int, str]] = {}
         self._looking: asyncio.Task[None] | None = None
 
-    async def changed(self, number: int, seen: str) -> str:
+    async def wait_for_change(self, number: int, seen: str) -> str:
         """Return the state of a submission once it is not `seen` any more, or after a while."""
         state = (await run_in_threadpool(self._states, [number])).get(number, seen)
         if state != seen or len(self._waiting) >= MOST:

@@ -76,7 +76,7 @@ _REFUSED = {
 }
 
 
-def completed(description: dict[str, Any]) -> dict[str, Any]:
+def complete_description(description: dict[str, Any]) -> dict[str, Any]:
     """Return FastAPI's description with the bearer token and the refusals in it."""
     schemes = description.setdefault("components", {}).setdefault("securitySchemes", {})
     schemes["bearer"] = {"type": "http", "scheme": "bearer"}

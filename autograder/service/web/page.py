@@ -15,7 +15,7 @@ import nh3
 from fastapi.responses import HTMLResponse
 from markupsafe import Markup
 
-from autograder.service.times import zoned
+from autograder.service.times import format_local
 
 HERE = Path(__file__).parent
 
@@ -39,7 +39,7 @@ def _plain(value: Any) -> str:
     return "–" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
-def written(text: str) -> Markup:
+def render_markdown(text: str) -> Markup:
     """Return what somebody wrote in Markdown as HTML that runs, loads and shows nothing else.
 
     What they wrote as HTML stays text. Pictures are left out: asking for one would tell its owner
@@ -71,7 +71,7 @@ class _Below(jinja2.ext.Extension):
 
 @jinja2.pass_context
 def _written(context: jinja2.runtime.Context, text: str) -> Markup:
-    html = str(written(text))  # a Markup would escape what is put in
+    html = str(render_markdown(text))  # a Markup would escape what is put in
     return Markup(html.replace('<a href="/', f'<a href="{context["root"]}/'))
 
 
@@ -83,7 +83,12 @@ _templates = jinja2.Environment(
     extensions=[_Below],
 )
 _templates.filters.update(
-    moment=_moment, number=_number, percent=_percent, zoned=zoned, plain=_plain, written=_written
+    moment=_moment,
+    number=_number,
+    percent=_percent,
+    zoned=format_local,
+    plain=_plain,
+    written=_written,
 )
 
 

@@ -106,10 +106,10 @@ async def _notebook_field(form: Fields) -> bytes:
 
 
 def _readable(notebook: bytes) -> None:
-    """Let a notebook through that can be read.
+    """Raise unless the bytes are a notebook.
 
     Raises:
-        Refused: 422, it is none and can never be graded.
+        Refused: 422, they are not, and so can never be graded.
     """
     try:
         read(notebook)

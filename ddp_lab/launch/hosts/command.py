@@ -66,7 +66,7 @@ def run_on_hosts(count: str, rate: str | None, latency: str | None, command: lis
     """
     try:
         command = resolve(command)
-        with stopped_by_signals(), Hosts(_whole(count), rate=rate, latency=latency) as hosts:
+        with stopped_by_signals(), Hosts(_parse_count(count), rate=rate, latency=latency) as hosts:
             if latency and not hosts.has_latency:
                 print("hosts: this kernel has no netem: links have no latency.", file=sys.stderr)
             return Job(hosts, command).run()
@@ -80,7 +80,7 @@ def run_on_hosts(count: str, rate: str | None, latency: str | None, command: lis
         return 1
 
 
-def _whole(count: str) -> int:
+def _parse_count(count: str) -> int:
     if not re.fullmatch(r"\d{1,9}", count):
         raise InvalidArgument(
             f"hosts: the number of hosts is wrong: got {count!r}, expected a whole number, such as "

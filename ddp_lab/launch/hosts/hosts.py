@@ -62,7 +62,7 @@ class Hosts:
         rate: what each link carries in each direction, such as `"400mbit"`; None for no limit.
         latency: how long each message takes from host to host besides, such as `"1ms"`.
     Raises:
-        InvalidArgument: a number of hosts, rate or latency that is none.
+        InvalidArgument: a number of hosts, a rate or a latency that makes no sense.
         HostsRefused: this machine cannot, and what would make it.
     """
 

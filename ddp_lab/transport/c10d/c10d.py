@@ -24,7 +24,7 @@ import torch.distributed as dist
 
 from ddp_lab.errors import RankLost, RankTimeout
 from ddp_lab.handle import Worker
-from ddp_lab.transport.base import NDArray, Shape, delivered
+from ddp_lab.transport.base import NDArray, Shape, deliver
 from ddp_lab.transport.description import describe, parse
 
 HEAD = 1024  # bytes of the first message: four integers, header and description
@@ -209,7 +209,7 @@ class C10dReceive:
         """Return the array, or the buffer filled with it; the time allowed is the group's."""
         if not self.done:
             self._transport.take_until(self)
-        self._array = delivered(self._array, self._buffer, self.src, self._transport.rank)
+        self._array = deliver(self._array, self._buffer, self.src, self._transport.rank)
         return self._array
 
     def test(self) -> bool:

@@ -1,4 +1,4 @@
-"""A link between hosts that are a pretence, on the wall clock: to see on one machine what it costs.
+"""A link between pretended hosts, in real seconds: what it costs, seen on one machine.
 
 Each host has one interface, full duplex, which its ranks share. A message of n bytes begins to
 leave when those before it have left, and leaves for n beta seconds; alpha later it begins to come
@@ -60,7 +60,7 @@ class Interfaces:
             stretches = range(into + 1, into + 1 + 2 * words[into], 2)
             busy = [(words[at], words[at + 1]) for at in stretches if words[at + 1] > now]
             begins = first_gap(busy, leaves + alpha_ns, leaves_ns)
-            busy = joined([*busy, (begins, begins + leaves_ns)])
+            busy = merge_stretches([*busy, (begins, begins + leaves_ns)])
             words[into] = len(busy)
             for at, stretch in enumerate(busy):
                 words[into + 1 + 2 * at], words[into + 2 + 2 * at] = stretch
@@ -83,7 +83,7 @@ def first_gap(busy: list[tuple[int, int]], earliest: int, length: int) -> int:
     return begins
 
 
-def joined(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def merge_stretches(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return them in order, without the gaps of no length, and at most `MOST_STRETCHES`."""
     merged: list[tuple[int, int]] = []
     for first, last in sorted(stretches):

@@ -23,7 +23,7 @@ def measure(transport: Transport, hosts: Hosts) -> Link:
     """
     first, second = hosts[0][0], hosts[1][0]
     if transport.rank == first:
-        small, large = (_there_and_back(transport, second, n) for n in (SMALL, LARGE))
+        small, large = (_round_trip_s(transport, second, n) for n in (SMALL, LARGE))
         beta = max(large - small, 0.0) / (LARGE - SMALL)
         costs = np.array([small / 2, beta])
         for rank in range(transport.size):
@@ -40,7 +40,7 @@ def measure(transport: Transport, hosts: Hosts) -> Link:
     return Link(float(costs[0]), float(costs[1]))
 
 
-def _there_and_back(transport: Transport, peer: int, n_bytes: int) -> float:
+def _round_trip_s(transport: Transport, peer: int, n_bytes: int) -> float:
     """Return the seconds for so many bytes there and one back, at best."""
     message, seconds = np.zeros(n_bytes, np.uint8), []
     for _ in range(TIMES):

@@ -1,4 +1,4 @@
-"""Interfaces of hosts that are a pretence, where ranks are processes: in their shared segment."""
+"""Interfaces of pretended hosts whose ranks are processes: they lie in the shared segment."""
 
 import fcntl
 import threading

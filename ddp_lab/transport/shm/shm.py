@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ddp_lab.errors import OutOfSharedMemory, RankLost
-from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, delivered
+from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, deliver
 from ddp_lab.transport.board import deadlock, inspect, is_alone, report_of, silent
 from ddp_lab.transport.header import call_site
 from ddp_lab.transport.shm.board import ShmBoard
@@ -218,14 +218,14 @@ class Source:
         watch = Watch(self.transport, self.src, give_up)
         try:
             while not receive.done:
-                came = self._more(position, watch)
+                came = self._wait_for_more(position, watch)
                 position = self.read()
                 if not came and not receive.done:
                     raise silent(self.transport.rank, self.src, timeout_s)
         finally:
             watch.close()
 
-    def _more(self, position: int, watch: Callable[[], bool]) -> bool:
+    def _wait_for_more(self, position: int, watch: Callable[[], bool]) -> bool:
         words = self.transport.words
         try:
             return words.wait(self._ring.written, position + 1, watch)
@@ -257,7 +257,7 @@ class Receive:
         if not self.done:
             self._source.wait(self, timeout_s)
         rank = self._source.transport.rank
-        self._array = delivered(self._array, self.buffer, self._source.src, rank)
+        self._array = deliver(self._array, self.buffer, self._source.src, rank)
         return self._array
 
     def test(self) -> bool:

@@ -12,10 +12,10 @@ from typing import Any
 
 from ...arrays.library import Array
 from ...op import Gradients
-from ..core.copying import copied
+from ..core.copying import copy_nodes
 from ..core.graph import outside
 from ..core.node import Constant, Node, fresh_id
-from ..core.order import is_ordered, needed, writes_of
+from ..core.order import is_ordered, list_needed, writes_of
 from ..core.variables import State, Variable
 from ..executors.compiled import Step
 from .loop_gradient import backward
@@ -40,7 +40,7 @@ class While(StackOp):
 
     Attributes:
         variables: the placeholders of the loop's variables.
-        captured: the outer nodes that condition and body use; known to a loop made by `capturing`.
+        captured: the outer nodes that condition and body use; known to a loop made by `capture`.
         entrances: the placeholders that stand for these inside.
         given: the placeholders of all inputs; as a set, `placeholders`.
         test, body: whether there is another round; the variables' next values. Both depend on
@@ -56,7 +56,7 @@ class While(StackOp):
     built = (0, 0)
 
     @classmethod
-    def capturing(
+    def capture(
         cls,
         test: Node,
         body: Sequence[Node],
@@ -70,7 +70,7 @@ class While(StackOp):
             entrances = [placeholder_like(node, "captured") for node in captured]
         known: dict[Node, Node] = dict(zip(captured, entrances, strict=True))
         known.update((v, v) for v in variables)
-        test, *after = copied([test, *body], known)
+        test, *after = copy_nodes([test, *body], known)
         loop = cls(test, after, variables, entrances, (), parallel_iterations)
         loop.captured, loop.built = captured, built
         return loop
@@ -98,7 +98,7 @@ class While(StackOp):
 
     def nodes(self) -> list[Node]:
         """Return all that is inside."""
-        return needed([self.test, *self.body, *self.saved], self.placeholders)
+        return list_needed([self.test, *self.body, *self.saved], self.placeholders)
 
     def place_of(self, node: Node) -> int:
         """Return the number under which `History` has the rounds of a node of the body."""
@@ -108,13 +108,13 @@ class While(StackOp):
         return self._places[node]
 
     def run(self, state: State, *arrays: object) -> Any:
-        return self.keeping(())(state, *arrays)
+        return self.run_keeping(())(state, *arrays)
 
     def runner(self, asked: Sequence[Node]) -> Callable[..., Any]:
         """Return `run` that also keeps the rounds of what is asked for by a `History`."""
-        return self.keeping(sorted({n.op.place for n in asked if isinstance(n.op, History)}))
+        return self.run_keeping(sorted({n.op.place for n in asked if isinstance(n.op, History)}))
 
-    def keeping(self, places: Sequence[int]) -> Callable[..., Outcome]:
+    def run_keeping(self, places: Sequence[int]) -> Callable[..., Outcome]:
         """Return `run` that also keeps the rounds of these nodes of `saved`."""
         test, once = self.steps(tuple(places))
         count = len(self.variables)

@@ -47,7 +47,7 @@ def constant_array(value: object, dtype: DTypeLike = None) -> Array:
     return array
 
 
-def filled_to(array: Array, shape: tuple[int, ...], name: str) -> Array:
+def fill_shape(array: Array, shape: tuple[int, ...], name: str) -> Array:
     """Return `array` in `shape`; TensorFlow repeats the last element to fill it."""
     count = int(np.prod(shape, dtype=np.int64))
     if array.size > count:

@@ -13,9 +13,9 @@ from ...ops.shaping.broadcasting import expand_to
 from ...sweep import Rule, ancestors, count_uses, sweep
 from ...vjp import on_values
 from ..shapes.deferred import late
-from .graph import located
+from .graph import add_location
 from .node import Constant, Node, UnknownShape, convert
-from .order import needed
+from .order import list_needed
 
 
 def gradients(
@@ -43,7 +43,7 @@ def gradients(
             f"gradients: got {len(arriving)} grad_ys, expected {len(roots)}, one for each y."
         )
     stops = [] if stop_gradients is None else _check_nodes(stop_gradients, "stop_gradients")
-    if any(isinstance(node.shape, UnknownShape) for node in needed(roots, set())):
+    if any(isinstance(node.shape, UnknownShape) for node in list_needed(roots, set())):
         return _later(roots, sources, arriving, stops)
     grads: dict[Node, Node | None] = {}
     with roots[0].graph.scope(name):
@@ -102,7 +102,7 @@ def _rule(uses: dict[Node, int], stops: set[Node]) -> Rule:
         try:
             return on_values(node, grad)
         except NoGradientRule as error:
-            raise located(error, node.built_at, node.name) from None
+            raise add_location(error, node.built_at, node.name) from None
         finally:
             node.wants = (True,) * len(node.inputs)
 

@@ -13,7 +13,7 @@ from ...arrays.library import DType
 from ...errors import MinitorchError
 from ...pytree import Rebuild, walk
 from ..shapes.deferred import late
-from .graph import located, place_of_new
+from .graph import add_location, place_of_new
 from .node import Node, UnknownShape
 
 
@@ -56,7 +56,7 @@ def locates_errors(function: Callable[P, R]) -> Callable[P, R]:
         except MinitorchError as error:
             if hasattr(error, "built_at") or "built at" in str(error):
                 raise
-            raise located(error, place_of_new()) from None
+            raise add_location(error, place_of_new()) from None
 
     return call
 

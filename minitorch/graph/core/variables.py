@@ -180,9 +180,9 @@ class Variable(Node):
         try:
             return state.values[self]
         except KeyError:
-            raise self.uninitialised() from None
+            raise self.uninitialised_error() from None
 
-    def uninitialised(self) -> GraphError:
+    def uninitialised_error(self) -> GraphError:
         """Return the error for a read before the first write."""
         return GraphError(
             f"run: variable {self.name!r} has no value yet (built at {self.location}). Run "
@@ -192,7 +192,7 @@ class Variable(Node):
     def initialized_value(self) -> Node:
         """Return the node that the variable starts from, for another variable's start."""
         if self.initial_value is None:
-            raise self.uninitialised()
+            raise self.uninitialised_error()
         return self.initial_value
 
     def assign(self, value: object, name: str | None = None) -> Node:

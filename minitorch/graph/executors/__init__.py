@@ -1,1 +1,1 @@
-"""From nodes to arrays: the executors, the memory plan, and their clocks."""
+"""From nodes to arrays: the executors, and what they say of a node that failed."""

@@ -21,7 +21,7 @@ from ..control.loop_stacks import DEAD, HandleNode, require_alive
 from ..core.node import Constant, Node, Placeholder
 from ..core.order import last_uses
 from ..core.variables import NoOp, Read, State, StateOp, Variable
-from ..memory.aliasing import is_fresh, overwriting, running_order, views
+from ..memory.aliasing import find_overwriting_nodes, is_fresh, running_order, views
 from ..passes.fused import Fused
 from .node_errors import explain
 
@@ -60,9 +60,9 @@ class Step:
         for node in self.order:
             if node not in fed:
                 check_source(node)
-        self.in_place = overwriting(self.order, fetches, fed) if inner is None else set()
+        self.in_place = find_overwriting_nodes(self.order, fetches, fed) if inner is None else set()
         self.slot = {node: f"v{i}" for i, node in enumerate(self.order)}
-        self.names: dict[str, Any] = {"xp": namespace_on(device), "own": _own, "copy": copied}
+        self.names: dict[str, Any] = {"xp": namespace_on(device), "own": _own, "copy": copy_result}
         self.call_when_sure(lambda: None)
         self.source = self._emit(fed)
         exec(compile(self.source, "<graph step>", "exec"), self.names)
@@ -92,19 +92,21 @@ class Step:
         slot = self.slot
         self.shared = views([n for n in self.order if n in fed or n.op is None], self.order, fed)
         self.maybe_dead = maybe_dead(self.order, fed)
-        self.asked = _asked(self.order)
+        self.asked = _find_handle_users(self.order)
         free = last_uses(self.order, fed, set(self.fetches))
         into = "".join(f"{slot.get(node, '_')}, " for node in self.feeds)
         sure = _last_that_may_fail(self.order, fed) if self.inner is None else len(self.order)
         begin = "; sure()" if sure < 0 else ""
         lines = ["def step(state, values, feeds):", f"    [{into}] = feeds{begin}"]
         for i, node in enumerate(self.order):
-            line = self._guarded(node, "pass" if node in fed else self._line(node, fed))
+            line = self._guard(node, "pass" if node in fed else self._line(node, fed))
             unneeded = ", ".join(slot[n] for n in free[i])
             line += f"; del {unneeded}" if unneeded else ""
             lines.append(f"    {line}" + ("; sure()" if i == sure else ""))
-        result = "".join(f"{self._fetched(i, node)}, " for i, node in enumerate(self.fetches))
-        lines.append(f"    return {self._kept_apart(f'({result})')}")
+        result = "".join(
+            f"{self._fetch_expression(i, node)}, " for i, node in enumerate(self.fetches)
+        )
+        lines.append(f"    return {self._separate_results(f'({result})')}")
         return "\n".join(lines)
 
     def _line(self, node: Node, fed: Collection[Node]) -> str:
@@ -141,7 +143,7 @@ class Step:
             )
         return f"{target} = {call}"
 
-    def _guarded(self, node: Node, line: str) -> str:
+    def _guard(self, node: Node, line: str) -> str:
         """Return the statement with the test, where needed, that nothing before it was dead."""
         if node not in self.maybe_dead or node.op is None:
             return line
@@ -153,7 +155,7 @@ class Step:
         target, _, value = line.partition(" = ")
         return f"{target} = DEAD if {' or '.join(tests)} else ({value})"
 
-    def _fetched(self, i: int, node: Node) -> str:
+    def _fetch_expression(self, i: int, node: Node) -> str:
         """Return the expression for a fetched value: a copy if others may hold its array."""
         value = self.slot[node]
         if isinstance(node.op, NoOp):
@@ -166,7 +168,7 @@ class Step:
         shared = node in self.shared or isinstance(node.op, StateOp)
         return f"{'copy' if shared else 'own'}({value})"
 
-    def _kept_apart(self, result: str) -> str:
+    def _separate_results(self, result: str) -> str:
         """Return the results' expression, with a look at each where two may be one array."""
         own = [n for n in self.fetches if n not in self.shared and not isinstance(n.op, StateOp)]
         handed_on = len(own) > 1 and not all(is_fresh(n.op) for n in own)
@@ -185,12 +187,12 @@ class Step:
             return error
         node = self.order[line - HEADER_LINES - 1]
         if isinstance(error, KeyError) and isinstance(error.args[0], Variable):
-            return error.args[0].uninitialised()
+            return error.args[0].uninitialised_error()
         arrays = [values.get(self.slot[source]) for source in node.inputs]
         return explain(node, arrays, error)
 
 
-def _asked(order: Sequence[Node]) -> dict[Node, list[Node]]:
+def _find_handle_users(order: Sequence[Node]) -> dict[Node, list[Node]]:
     """Return, for each node whose value is no array, the nodes that use it."""
     users: dict[Node, list[Node]] = {}
     for node in order:
@@ -237,7 +239,7 @@ def _line_and_locals(error: Exception, code: CodeType) -> tuple[int, dict[str, A
     return None
 
 
-def copied(array: object) -> Any:
+def copy_result(array: object) -> Any:
     """Return what a run hands over: an array of its own; of one number a NumPy scalar."""
     if not isinstance(array, np.ndarray):
         return array

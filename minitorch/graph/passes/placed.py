@@ -1,5 +1,6 @@
-"""Sums of parts that are each put into zeros, as the gradients of `unbind` and of slices are: the
-parts go into one array, and zeros are neither made nor added for each.
+"""Sums of parts that lie in zeros, as gradients of `unbind` and of slices do: one array for all.
+
+Zeros are neither made nor added for each part.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from ...ops.elementwise.rows import Elementwise
 from ...ops.networks.standardizing import LayerNorm, Standardize
 from ..control.liveness import maybe_dead
 from ..core.node import Node, UnknownShape
-from ..core.order import needed
+from ..core.order import list_needed
 from ..memory.lives import Lives, lives_of
 from .fused import FusedReduction, FusedSequence
 from .rewrite import may_change, over, simple
@@ -40,7 +40,9 @@ def rematerialize(
     They have more than so many bytes, and sizes that are known. The peak is never higher.
     """
     fed = set(fed)
-    if not any(_is_cheap(node, beyond_bytes) for node in needed(fetches, fed) if node not in fed):
+    if not any(
+        _is_cheap(node, beyond_bytes) for node in list_needed(fetches, fed) if node not in fed
+    ):
         return list(fetches)
     try:
         lives = lives_of(fetches, fed)
@@ -133,7 +135,7 @@ class _Sweep:
 
     def _input(self, source: Node, user: Node, step: int) -> Node:
         if self._drops(source) and step >= self.late[source]:
-            return self._computed(source, self._before(user, step), user.id)
+            return self._recompute(source, self._before(user, step), user.id)
         return self.new.get(source, source)
 
     def _before(self, user: Node, step: int) -> tuple[Node, ...]:
@@ -142,23 +144,23 @@ class _Sweep:
         latest = max(others, key=self.place.__getitem__, default=self.plan.order[step - 1])
         return () if latest in self.risky or latest.op is None else (self.new[latest],)
 
-    def _computed(self, node: Node, wait: tuple[Node, ...], turn: int) -> Node:
+    def _recompute(self, node: Node, wait: tuple[Node, ...], turn: int) -> Node:
         """Return `node` computed again, at that turn, from values that are still there."""
         waiting = [node]
         while waiting:
             at = waiting[-1]
-            missing = [s for s in at.inputs if not self._is_there(s) and s not in self.again]
+            missing = [s for s in at.inputs if not self._is_alive(s) and s not in self.again]
             if missing and at not in self.again:
                 waiting += missing
                 continue
             waiting.pop()
             if at not in self.again:
                 inputs = (
-                    self.new.get(s, s) if self._is_there(s) else self.again[s] for s in at.inputs
+                    self.new.get(s, s) if self._is_alive(s) else self.again[s] for s in at.inputs
                 )
                 self.again[at] = at.with_inputs(tuple(inputs), wait)
                 self.again[at].id = turn
         return self.again[node]
 
-    def _is_there(self, node: Node) -> bool:
+    def _is_alive(self, node: Node) -> bool:
         return self.plan.home.get(node, node) not in self.dropped

@@ -9,7 +9,7 @@ from ..control.loop_stacks import HandleNode, Output, placeholder_like
 from ..control.while_op import While
 from ..core.graph import like
 from ..core.node import Node, Placeholder, build
-from ..core.order import needed, schedule
+from ..core.order import list_needed, schedule
 from ..core.variables import State
 from ..executors.compiled import Run
 from ..passes.rewrite import PLANNING
@@ -53,7 +53,7 @@ class ByShape:
 
 def needs_shapes(fetches: Sequence[Node], feeds: Sequence[Node]) -> bool:
     """Tell whether a run of these can only be planned once the shapes of its feeds are known."""
-    return any(_is_late(node) for node in needed(fetches, set(feeds)))
+    return any(_is_late(node) for node in list_needed(fetches, set(feeds)))
 
 
 def _is_late(node: Node) -> bool:
@@ -103,7 +103,7 @@ def _rebuild_loop(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...
             if inner not in new:
                 new[inner] = _rebuild(inner, new)
         test, *body = (new[end] for end in ends)
-        fresh = While.capturing(test, body, variables, loop.parallel_iterations)
+        fresh = While.capture(test, body, variables, loop.parallel_iterations)
         rebuilt = build(fresh, (*inputs[:count], *fresh.captured), kind=HandleNode)
     rebuilt.control_inputs = control
     return rebuilt

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from autograder.learner.kernel import unwritten
+from autograder.learner.kernel import find_unwritten
 
 SESSION = """
 import json, sys
@@ -90,13 +90,13 @@ def test_other_errors_have_their_traceback(released: Path) -> None:
 def test_what_is_unwritten_is_found_in_a_ranks_error_too(
     error: Exception, name: str | None
 ) -> None:
-    assert unwritten(error, {"scale"}) == name
+    assert find_unwritten(error, {"scale"}) == name
 
 
 def test_the_cause_counts(released: Path) -> None:
     error = RuntimeError("a step failed")
     error.__cause__ = NotImplementedError("scale")
-    assert unwritten(error, {"scale"}) == "scale"
+    assert find_unwritten(error, {"scale"}) == "scale"
 
 
 def test_libraries_that_were_loaded_before_and_after_have_one_thread(released: Path) -> None:

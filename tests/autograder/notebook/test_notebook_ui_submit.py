@@ -202,7 +202,7 @@ def test_a_server_that_is_not_running_gets_a_clear_message(
 
 
 def test_no_token_gets_a_clear_message(session: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    session.connect = lambda: Connection.found(None, None, {})
+    session.connect = lambda: Connection.choose(None, None, {})
     with pytest.raises(NotSubmitted, match="no token"):
         session.q.submit()
 
@@ -229,4 +229,4 @@ def test_a_named_file_that_is_not_there_gets_a_message(
 @pytest.mark.parametrize("server", ["nonsense", "ftp://x", "http://"])
 def test_an_address_that_is_none_is_refused(server: str) -> None:
     with pytest.raises(ServerError, match="expected http://HOST:PORT"):
-        Connection.found(server, "t")
+        Connection.choose(server, "t")

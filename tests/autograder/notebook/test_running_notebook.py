@@ -132,7 +132,7 @@ def test_on_colab_a_server_that_is_not_there_leaves_the_way_by_hand(
     from autograder.service.client import Connection
 
     on_colab(Page(RIGHT))
-    session.connect = lambda: Connection.found(None, None, {})
+    session.connect = lambda: Connection.choose(None, None, {})
     with pytest.raises(NotSubmitted) as caught:
         session.q.submit()
     out = str(caught.value)

@@ -19,7 +19,7 @@ from autograder.records import CheckResult, ManualAnswer, Outcome, Report, Rubri
 from autograder.service.client import Connection
 from autograder.service.errors import GraderDied, GraderKilled
 from autograder.service.records.store import sqlite_url
-from autograder.service.running.server import Server, opened
+from autograder.service.running.server import Server, open_server
 from autograder.service.settings import Settings
 from tests.autograder.service import postgres
 
@@ -190,7 +190,7 @@ def start(settings: Settings) -> Starter:
     def run(**changes: object) -> Iterator[Running]:
         changed = replace(settings, **changes)  # type: ignore[arg-type]
         grader = FakeGrader()
-        with opened(changed, lambda: grader) as server:
+        with open_server(changed, lambda: grader) as server:
             ready = threading.Event()
             thread = threading.Thread(target=server.run, args=(ready.set,))
             thread.start()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from autograder.cli import main
-from autograder.service.database.backups import backup, restore, unpacked
+from autograder.service.database.backups import backup, restore, unpack
 from autograder.service.errors import StartError
 from autograder.service.records.store import existing
 
@@ -66,7 +66,7 @@ def test_a_backup_under_load_has_one_state(running: Any, tmp_path: Path) -> None
     thread.start()
     for number in range(3):
         backup(tmp_path / "data", tmp_path / f"{number}")
-        with unpacked(tmp_path / f"{number}") as files:
+        with unpack(tmp_path / f"{number}") as files:
             assert len(files) == 2
     over.set()
     thread.join()

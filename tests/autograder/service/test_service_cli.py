@@ -27,7 +27,7 @@ from autograder.service.client import Connection
 from autograder.service.errors import ServerError, StartError
 from autograder.service.records.store import Store, sqlite_url
 from autograder.service.running.command_line import add_commands
-from autograder.service.running.data_directory import claimed
+from autograder.service.running.data_directory import claim_directory
 from autograder.service.running.server import TOKEN_FILE, instructor_token
 
 SAMPLES = Path(__file__).parents[1] / "sample_labs"
@@ -224,12 +224,12 @@ def test_what_cannot_be_done_leaves_nothing_behind(tmp_path: Path, arguments: li
 
 
 def test_a_start_that_fails_takes_no_log_of_a_course_away(tmp_path: Path) -> None:
-    with pytest.raises(StartError), claimed(tmp_path) as (data, _):
+    with pytest.raises(StartError), claim_directory(tmp_path) as (data, _):
         (data / "course.sqlite3").touch()
         raise StartError("no room")
     assert not list(tmp_path.iterdir())
     (tmp_path / "course.sqlite3").touch()
-    with pytest.raises(StartError), claimed(tmp_path) as (data, _):
+    with pytest.raises(StartError), claim_directory(tmp_path) as (data, _):
         (data / "course.sqlite3-wal").touch()
         raise StartError("no room")
     assert (tmp_path / "course.sqlite3-wal").exists()

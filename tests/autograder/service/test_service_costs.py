@@ -244,7 +244,7 @@ def test_marking_reads_one_report_however_many_answers_wait(course: Any) -> None
     _, plans = one.traced(lambda: found.append(marking.desk(store.submissions, WHY, 0)))
     assert len(reads_of_large(plans)) == 1 and found[0].answer.answer == f"Because {first}"
     store.submissions.mark(first, {"why": {"points": 1.0, "comment": "So so."}}, staff)
-    _, plans = one.traced(lambda: found.append(marking.waiting(store.database)))
+    _, plans = one.traced(lambda: found.append(marking.list_piles(store.database)))
     assert found[1] == [marking.Pile("lab0", "why", 2, 3, 0), marking.Pile("lab1", "why", 3, 3, 0)]
     assert not reads_of_large(plans)
     desk = marking.desk(store.submissions, WHY, first)
@@ -270,7 +270,7 @@ def test_lists_of_answers_and_numbers_take_the_same_steps_for_60_learners_as_for
         all_submissions, database = one.store.submissions, one.store.database
         looks = (
             lambda: numbers.overview(database, "lab0"),  # noqa: B023
-            lambda: marking.waiting(database),  # noqa: B023
+            lambda: marking.list_piles(database),  # noqa: B023
             lambda: marking.desk(all_submissions, WHY, 3),  # noqa: B023
             lambda: marking.next_waiting(all_submissions, WHY, 3),  # noqa: B023
         )

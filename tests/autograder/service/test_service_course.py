@@ -162,18 +162,18 @@ def test_grace_comes_before_the_first_day() -> None:
 
 
 def test_an_extension_moves_both_dates_and_never_back() -> None:
-    later = RULES.extended("2026-03-30T23:59:00+02:00")
+    later = RULES.extend_to("2026-03-30T23:59:00+02:00")
     assert later.due == "2026-03-30T23:59:00+02:00"
     assert moment(later.late_until or "") - moment(RULES.late_until or "") == 47 * 3600
-    assert RULES.extended("2026-03-01T00:00:00Z") == RULES
+    assert RULES.extend_to("2026-03-01T00:00:00Z") == RULES
     far = Rules(due="2026-01-01T00:00:00Z", late_until="9999-12-31T23:59:59Z")
-    assert far.extended("2026-02-01T00:00:00+14:00").late_until == "9999-12-30T14:00:00+14:00"
-    assert Rules().extended("2026-03-01T00:00:00Z") == Rules()
+    assert far.extend_to("2026-02-01T00:00:00+14:00").late_until == "9999-12-30T14:00:00+14:00"
+    assert Rules().extend_to("2026-03-01T00:00:00Z") == Rules()
 
 
 def test_a_penalty_takes_no_more_than_the_score() -> None:
-    assert [RULES.counted(4.0, days) for days in (0, 1, 3, 99)] == [4.0, 3.6, 2.8, 0.0]
-    assert RULES.counted(None, 3) is None
+    assert [RULES.apply_lateness(4.0, days) for days in (0, 1, 3, 99)] == [4.0, 3.6, 2.8, 0.0]
+    assert RULES.apply_lateness(None, 3) is None
 
 
 @pytest.mark.parametrize(

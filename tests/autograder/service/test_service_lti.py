@@ -604,7 +604,7 @@ def test_what_is_held_back_is_sent_once_it_is_released(
     launch(browser, platform)
     submit_as(course, "ada", RIGHT)
     pause = threading.Event()
-    while parts.lti.passback.outbox.waiting()["waiting"]:
+    while parts.lti.passback.outbox.describe_waiting()["waiting"]:
         pause.wait(0.01)
     assert not platform.scores
     parts.store.dates.set_rules("01_first", Rules(), instructor)
@@ -627,7 +627,7 @@ def test_what_staff_decide_about_a_lab_is_sent_whatever_was_handed_in(
     store.dates.set_rules("01_first", Rules(held=True), instructor)
     set_to(points=3, max_score=8)
     pause = threading.Event()
-    while parts.lti.passback.outbox.waiting()["waiting"]:
+    while parts.lti.passback.outbox.describe_waiting()["waiting"]:
         pause.wait(0.01)
     assert len(platform.scores) == 1
     store.dates.set_rules("01_first", Rules(), instructor)
@@ -753,7 +753,7 @@ def test_a_platform_that_is_away_is_asked_once_for_all(
         look_s=1.0,
     )
     assert passback.send_next() and not passback.send_next()
-    found = outbox.waiting()
+    found = outbox.describe_waiting()
     assert found["waiting"] == len(found["failing"]) == 2
     assert all("no token" in line["problem"] for line in found["failing"])
     assert platform.asked == ["/nowhere/token"]
@@ -775,7 +775,7 @@ def test_a_grade_outlives_the_server_that_gave_it(
         platform.tool = course.staff.server
         assert platform.wait(1)[0]["scoreGiven"] == 4.0
         pause = threading.Event()
-        while course.server.course.lti.passback.outbox.waiting()["waiting"]:
+        while course.server.course.lti.passback.outbox.describe_waiting()["waiting"]:
             pause.wait(0.02)
         assert len(platform.scores) == 1
 
@@ -794,14 +794,14 @@ def test_of_two_servers_one_sends_and_what_one_left_the_other_sends_later(
     now[0] += 200.0
     second = boxes[1].take(["moodle"])
     assert second and second.rows == first.rows
-    boxes[1].failed(second, "away", everything=True)
+    boxes[1].note_failure(second, "away", everything=True)
     assert boxes[0].take(["moodle"]) is None
     now[0] += 11.0
     third = boxes[0].take(["moodle"])
     assert third and third.tries == 1
-    assert boxes[0].waiting()["failing"][0]["problem"] == "away"
-    boxes[0].sent(third, {"score": 1.0})
-    assert boxes[1].waiting() == {"waiting": 0, "failing": []}
+    assert boxes[0].describe_waiting()["failing"][0]["problem"] == "away"
+    boxes[0].note_sent(third, {"score": 1.0})
+    assert boxes[1].describe_waiting() == {"waiting": 0, "failing": []}
     for store in stores:
         store.close()
 

@@ -6,7 +6,13 @@ import pytest
 
 from autograder.records import ManualAnswer, Report, RubricItem
 from autograder.service.errors import Refused
-from autograder.service.records.marks import Mark, answer_digest, marked, pending, question_of
+from autograder.service.records.marks import (
+    Mark,
+    answer_digest,
+    apply_marks,
+    count_pending,
+    question_of,
+)
 
 ANSWER = ManualAnswer("why", 2.0, (RubricItem(2.0, "Gives a reason."),), "Because.")
 REPORT = Report("lab", (), manual=(ANSWER, ManualAnswer("how", 1.0, (), "So."))).with_totals()
@@ -14,7 +20,7 @@ REPORT = Report("lab", (), manual=(ANSWER, ManualAnswer("how", 1.0, (), "So.")))
 
 def with_mark(report: Report, question: str, points: str, comment: str = "") -> Report:
     answer = question_of(report, question)
-    return marked(
+    return apply_marks(
         report,
         {
             (question, answer_digest(answer)): Mark.read(
@@ -25,20 +31,20 @@ def with_mark(report: Report, question: str, points: str, comment: str = "") -> 
 
 
 def test_questions_for_a_person_count_from_the_start() -> None:
-    report = marked(REPORT, {})
-    assert (report.score, report.max_score, pending(report)) == (0.0, 3.0, 2)
+    report = apply_marks(REPORT, {})
+    assert (report.score, report.max_score, count_pending(report)) == (0.0, 3.0, 2)
 
 
 def test_points_and_comment_enter_the_report_and_its_total() -> None:
     report = with_mark(REPORT, "why", "1.5", " Well said. ")
-    assert (report.score, report.max_score, pending(report)) == (1.5, 3.0, 1)
+    assert (report.score, report.max_score, count_pending(report)) == (1.5, 3.0, 1)
     assert report.manual[0].comment == "Well said."
     assert report.manual[1] == REPORT.manual[1]
 
 
 def test_an_empty_score_takes_it_back() -> None:
     report = with_mark(with_mark(REPORT, "why", "2"), "why", " ")
-    assert (report.score, pending(report)) == (0.0, 2)
+    assert (report.score, count_pending(report)) == (0.0, 2)
 
 
 @pytest.mark.parametrize("score", ["-1", "2.5", "nan", "inf", "two", "1e400"])
@@ -58,7 +64,7 @@ def test_a_mark_holds_for_the_same_answer_alone() -> None:
         ("how", answer_digest(REPORT.manual[1])): Mark(1.0, ""),
     }
     changed = Report("lab", (), manual=(ANSWER, ManualAnswer("how", 1.0, (), "Otherwise.")))
-    kept = marked(changed, marks)
+    kept = apply_marks(changed, marks)
     assert (kept.manual[0].score, kept.manual[0].comment) == (2.0, "yes")
     assert kept.manual[1].score is None
     assert (kept.score, kept.max_score) == (2.0, 3.0)

@@ -285,7 +285,7 @@ def test_the_third_layout_comes_over(
     store = Store(sqlite_url(of_layout_3))
     ada = store.roster.owner(TOKEN, "bearer")
     assert ada and (ada.name, ada.section) == ("A", "north")
-    assert marking.waiting(store.database) == [marking.Pile("lab", "how", 1, 1, 0)]
+    assert marking.list_piles(store.database) == [marking.Pile("lab", "how", 1, 1, 0)]
     rules = store.dates.calendar().rules["lab"]
     assert (rules.attempts, rules.leaderboard, rules.solutions) == (3, False, False)
     store.close()

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
 from autograder.service.grading.process import ProcessGrader
-from autograder.service.running.server import opened
+from autograder.service.running.server import open_server
 
 NO_SANDBOX = "SandboxMissing: sandbox: bwrap is not installed"
 
@@ -171,7 +171,7 @@ def test_the_alerts_and_the_dashboard_name_what_is_exported(running: Any) -> Non
 
 @pytest.mark.parametrize("unsandboxed", [True, False])
 def test_unsandboxed_reaches_the_grader(settings: Any, unsandboxed: bool) -> None:
-    with opened(replace(settings, unsandboxed=unsandboxed)) as server:
+    with open_server(replace(settings, unsandboxed=unsandboxed)) as server:
         (grader,) = server.course.queue._graders
         assert isinstance(grader, ProcessGrader)
         wall = grader._pool._start.keywords["wall"]

@@ -19,7 +19,7 @@ from autograder.service.database import schema
 from autograder.service.database.backups import backup
 from autograder.service.errors import StartError
 from autograder.service.records.grades import course_rule
-from autograder.service.records.grades.decisions import decide, decided
+from autograder.service.records.grades.decisions import decide, read_decisions
 from autograder.service.records.store import Store
 
 ROOT = Path(__file__).parents[3]
@@ -106,7 +106,7 @@ def test_two_of_staff_may_say_the_same_at_once(make_postgres: Any) -> None:
         with first.database.read() as connection:
             rule = course_rule.course_rule(connection)
         assert rule == course_rule.CourseRule(2, {"lab": 15.0})
-        (decision,) = decided(first.database, [ada.id], veiled=False)
+        (decision,) = read_decisions(first.database, [ada.id], veiled=False)
         assert decision.points == 14
 
 

@@ -9,7 +9,7 @@ import pytest
 from autograder.cli import main
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
-from autograder.service.web.page import written
+from autograder.service.web.page import render_markdown
 from tests.autograder.service.asking import ask
 
 DUE = "2031-03-01T12:00:00+01:00"
@@ -65,7 +65,7 @@ def test_a_rubrics_items_are_a_list_with_points(running: Any, browser: Any) -> N
     ],
 )
 def test_an_answer_is_shown_as_it_was_written_and_nothing_of_it_runs(text: str, shown: str) -> None:
-    html = str(written(text))
+    html = str(render_markdown(text))
     assert shown in html
     assert not any(sign in html for sign in ("<script", "<img", "javascript:", "onerror="))
 

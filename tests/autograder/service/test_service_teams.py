@@ -101,14 +101,14 @@ def test_answers_are_marked_once_for_the_team(running: Any, people: Any) -> None
     store = running.server.course.store
     hand_in(running, people["ada"], "x = 1", "manual")
     (copy,) = of(running, "bob")
-    assert [(pile.waiting, pile.written) for pile in marking.waiting(store.database)] == [(1, 1)]
+    assert [(pile.waiting, pile.written) for pile in marking.list_piles(store.database)] == [(1, 1)]
     mark = {"why": {"points": 1.5, "comment": "Well."}}
     assert ask(running.staff, "PUT", f"/api/submissions/{copy.id}/marks", mark)[0] == 200
     assert points(running) == {"ada": 5.5, "bob": 5.5, "cem": None, "dan": None}
     report = store.submissions.report(copy.id)
     assert report and report.manual[0].comment == "Well."
     hand_in(running, people["bob"], "x = 1", "manual", "again")  # the same answer keeps its mark
-    assert points(running)["ada"] == 5.5 and not marking.waiting(store.database)
+    assert points(running)["ada"] == 5.5 and not marking.list_piles(store.database)
 
 
 def test_grading_again_and_a_batch_reach_the_copies(running: Any, people: Any) -> None:
@@ -156,7 +156,7 @@ def test_who_is_removed_leaves_the_work_of_a_team_to_it(running: Any, people: An
     assert kept.id == number and points(running)["bob"] == 4
     assert store.submissions.notebook(number)
     assert [thread[1][0].name for thread in store.requests.threads(kept).values()] == ["bob"]
-    assert [(p.waiting, p.written) for p in marking.waiting(store.database)] == [(1, 1)]
+    assert [(p.waiting, p.written) for p in marking.list_piles(store.database)] == [(1, 1)]
 
 
 @pytest.mark.parametrize(

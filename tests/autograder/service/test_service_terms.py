@@ -160,7 +160,7 @@ def test_a_plan_has_nobody_in_it_and_goes_in_as_it_came_out(
 def test_clocks_keep_their_time_where_summer_time_begins(
     text: str, days: int, zone: str, expected: str
 ) -> None:
-    moved = Move(days, ZoneInfo(zone)).moved(Rules(due=text)).due
+    moved = Move(days, ZoneInfo(zone)).move_dates(Rules(due=text)).due
     assert moved == expected
 
 
@@ -169,7 +169,7 @@ def test_the_first_lab_opens_on_the_day_of_the_start() -> None:
     body = {"start": "2032-02-29", "zone": ZURICH}
     move = Move.read(body, first)  # 00:30 of the 17th, there
     for rules in first[:2]:
-        moved = move.moved(rules).opens
+        moved = move.move_dates(rules).opens
         assert moved and moved.startswith("2032-02-29T")
     with pytest.raises(Refused, match="no lab of it opens at a date"):
         Move.read(body, first[2:])

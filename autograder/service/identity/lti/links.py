@@ -45,7 +45,7 @@ class Links:
         self._seal, self._lives_s = seal, lives_s
         self._title_of = title_of
 
-    def asked(self, launch: Launch, person: Person) -> str:
+    def sign_choice(self, launch: Launch, person: Person) -> str:
         """Return a text for the form in which `person` chooses; `answer` reads it."""
         values = {"platform": launch.platform.name, "state": person.login}
         choice = json.dumps(asdict(launch.choice)) if launch.choice else ""

@@ -20,7 +20,7 @@ from autograder.service.periodic import Periodic
 from autograder.service.records.outbox import Due, Outbox
 from autograder.service.records.people import LEARNER, Person
 from autograder.service.records.submissions.submissions import Entry, Submissions
-from autograder.service.reports.gradebook import counted
+from autograder.service.reports.gradebook import read_counted
 
 _SCOPE = "https://purl.imsglobal.org/spec/lti-ags/scope/"
 _KIND = "application/vnd.ims.lis.v2.lineitem"
@@ -66,9 +66,9 @@ class Passback(Periodic):
         except Exception as error:
             log.warning("passback: %s, %s: %s", due.platform, due.lab, error)
             problem = str(error) if isinstance(error, ServerError) else repr(error)
-            self.outbox.failed(due, problem, everything=isinstance(error, Unreachable))
+            self.outbox.note_failure(due, problem, everything=isinstance(error, Unreachable))
         else:
-            self.outbox.sent(due, after)
+            self.outbox.note_sent(due, after)
         return True
 
     def _send(self, due: Due) -> dict[str, Any] | None:
@@ -76,7 +76,7 @@ class Passback(Periodic):
         # Before the score is read: of two that are sent at once, the platform takes the later.
         timestamp = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
         learner = Person(due.person_id, due.login, due.login, LEARNER)
-        entry = counted([learner], self._submissions, due.lab)[due.login].get(due.lab)
+        entry = read_counted([learner], self._submissions, due.lab)[due.login].get(due.lab)
         if entry is None or entry.score is None:
             return None
         lineitem = due.lineitem or self._lineitem(due, entry)

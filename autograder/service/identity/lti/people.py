@@ -55,7 +55,7 @@ class LtiPeople(Records):
     """The people and the labs that platforms know."""
 
     def use(self, nonce: str) -> None:
-        """Let a launch pass once.
+        """Accept a launch once.
 
         Raises:
             Refused: 403, it has passed already.
@@ -84,7 +84,7 @@ class LtiPeople(Records):
         with self.database.write() as connection:
             if launch.members:
                 _remember(connection, launch)
-            return self._written(connection, launch, lab)
+            return self._write_account(connection, launch, lab)
 
     def courses(self) -> list[Course]:
         """Return the platforms' courses from which this one was opened, and that list people."""
@@ -104,13 +104,13 @@ class LtiPeople(Records):
         changes: list[dict[str, Any]] = []
         with self.database.write() as connection:
             for launch in launches:
-                before = self._known(connection, launch)
+                before = self._find_account(connection, launch)
                 try:
                     if before is not None and before["id"] == by.id != 0:
                         done["unchanged"] += 1  # nobody changes their own role
                         continue
                     with connection.begin_nested():
-                        person = self._written(connection, launch, "")
+                        person = self._write_account(connection, launch, "")
                 except Refused as error:
                     problems.append({"line": launch.login, "reason": str(error)})
                     continue
@@ -127,13 +127,13 @@ class LtiPeople(Records):
                 connection.rollback()
         return {**done, "problems": problems, "changes": changes, "gone": left}
 
-    def _known(self, connection: sa.Connection, launch: Launch) -> dict[str, Any] | None:
+    def _find_account(self, connection: sa.Connection, launch: Launch) -> dict[str, Any] | None:
         """Return the account of somebody whom a platform lists, or None."""
         account = sa.select(people.c.id, people.c.role).join(lti_people).where(_is_theirs(launch))
         row = connection.execute(account).first()
         return None if row is None else dict(row._mapping)
 
-    def _written(self, connection: sa.Connection, launch: Launch, lab: str) -> Person:
+    def _write_account(self, connection: sa.Connection, launch: Launch, lab: str) -> Person:
         platform, me = launch.platform.name, _is_theirs(launch)
         known = connection.execute(sa.select(lti_people).where(me)).first()
         number = self._account(connection, launch) if known is None else known.person_id
@@ -269,10 +269,12 @@ class Members:
             problem = "no platform has said yet where it lists its course's people"
             raise Refused(404, f"roster: {problem}. Open this course from the platform once.")
         problems: list[Problem] = []
-        launches = [launch for course in courses for launch in self._listed(course, problems)]
+        launches = [
+            launch for course in courses for launch in self._list_launches(course, problems)
+        ]
         return self._people.take_all(launches, courses, problems, by, dry_run=dry_run)
 
-    def _listed(self, course: Course, problems: list[Problem]) -> Iterator[Launch]:
+    def _list_launches(self, course: Course, problems: list[Problem]) -> Iterator[Launch]:
         """Yield what each member would launch; who cannot be one becomes a problem."""
         platform = self._platforms[course.platform]
         for number, member in enumerate(self._pages(course), 1):

@@ -74,7 +74,7 @@ def course_rule(connection: sa.Connection) -> CourseRule:
 def put(
     database: Database, now: float, body: Mapping[str, Any], labs: Collection[str], by: Person
 ) -> CourseRule:
-    """Let a rule hold instead of the one that did; what `body` leaves out stays.
+    """Replace the course rule; what `body` leaves out stays.
 
     Raises:
         Refused: 422, something is malformed, or names no lab.

@@ -40,7 +40,7 @@ class Decision:
 _COLUMNS = [decisions.c[field.name] for field in fields(Decision)]
 
 
-def decided(
+def read_decisions(
     database: Database, person_ids: Collection[int] | None, lab: str = "", *, veiled: bool
 ) -> list[Decision]:
     """Return the decisions about these people, or about all, in every lab or one.
@@ -60,7 +60,7 @@ def decided(
 def decide(
     database: Database, now: float, lab: str, learner: Person, body: Mapping[str, Any], by: Person
 ) -> None:
-    """Let a decision hold: `excused`, or `points` (of `max_score`, if said); neither takes it back.
+    """Set a decision: `excused`, or `points` (of `max_score`, if given); neither takes it back.
 
     Raises:
         Refused: 409, they are no learner; 422, the body is malformed, or nobody knows the lab's

@@ -31,10 +31,10 @@ from autograder.service.records.marks import (
     Marks,
     alike_digest,
     answer_digest,
-    marked,
-    pending,
+    apply_marks,
+    count_pending,
     question_of,
-    unmarked,
+    without_marks,
 )
 from autograder.service.records.outbox import touch
 from autograder.service.records.people import Person
@@ -44,7 +44,7 @@ from autograder.service.records.standings import leaderboard, standings, tries
 
 def publish(connection: sa.Connection, submission_id: int, report: Report, now: float) -> None:
     """Add a grading, and let it be the one that counts; in a batch, once that is published."""
-    report, this_submission = unmarked(report), submissions.c.id == submission_id
+    report, this_submission = without_marks(report), submissions.c.id == submission_id
     waiting = sa.select(regradings.c.batch, regrades.c.question).join_from(regradings, regrades)
     waiting = waiting.where(regradings.c.submission_id == submission_id, regradings.c.open)
     batches = list(connection.execute(waiting))
@@ -73,7 +73,7 @@ def _grading(connection: sa.Connection, submission_id: int, report: Report, now:
         "score": report.score,
         "max_score": report.max_score,
     }
-    number = inserted(connection, gradings, row)
+    number = insert_row(connection, gradings, row)
     text = json.dumps(report.to_dict())
     connection.execute(reports.insert().values(grading_id=number, report=text))
     note_answers(connection, number, report)
@@ -109,7 +109,7 @@ def _draft(
     connection: sa.Connection, submission_id: int, report: Report, question: str | None
 ) -> Report:
     """Return `report`, or the published one with `question` as it is in `report`."""
-    held = None if question is None else published(connection, submission_id)
+    held = None if question is None else read_published(connection, submission_id)
     if held is None:
         return report
     results = [r for r in held.results if r.question != question]
@@ -118,7 +118,7 @@ def _draft(
     manual += [m for m in report.manual if m.question == question]
     order = {r.question: n for n, r in reversed(list(enumerate((*held.results, *report.results))))}
     results.sort(key=lambda r: order[r.question])
-    return unmarked(replace(held, results=tuple(results), manual=tuple(manual)))
+    return without_marks(replace(held, results=tuple(results), manual=tuple(manual)))
 
 
 def _carry_over(connection: sa.Connection, submission_id: int, report: Report) -> None:
@@ -188,10 +188,10 @@ def _totals(
     report = with_marks(connection, submission_id, grading_id)
     if report is None:
         return {}
-    return {"score": report.score, "max_score": report.max_score, "pending": pending(report)}
+    return {"score": report.score, "max_score": report.max_score, "pending": count_pending(report)}
 
 
-def published(connection: sa.Connection, submission_id: int) -> Report | None:
+def read_published(connection: sa.Connection, submission_id: int) -> Report | None:
     """Return the report that is published, with the marks that people gave, or None."""
     this_submission = submissions.c.id == submission_id
     number = connection.scalar(sa.select(submissions.c.grading_id).where(this_submission))
@@ -212,10 +212,10 @@ def with_marks(
         (row[0], row[1]): Mark(row[2], row[3], tuple(json.loads(row[4])))
         for row in connection.execute(query.order_by(marks.c.id))
     }
-    return marked(Report.from_dict(json.loads(text)), last_marks)
+    return apply_marks(Report.from_dict(json.loads(text)), last_marks)
 
 
-def locked(connection: sa.Connection, submission_id: int) -> Report:
+def lock_report(connection: sa.Connection, submission_id: int) -> Report:
     """Return the published report of a submission, which nobody else changes until the end.
 
     Raises:
@@ -224,7 +224,7 @@ def locked(connection: sa.Connection, submission_id: int) -> Report:
     origin = teams.origin_of(connection, submission_id)  # copies change after their originals
     this = sa.select(submissions.c.id).where(submissions.c.id == origin)
     connection.execute(this.with_for_update(key_share=True))
-    report = published(connection, submission_id)
+    report = read_published(connection, submission_id)
     if report is None:
         raise Refused(409, f"submission {submission_id}: it is not graded yet.")
     return report
@@ -241,7 +241,7 @@ def mark(
     ordered = sorted({teams.origin_of(connection, number) for number in submission_ids})
     uses = Counter[tuple[str, str]]()
     for number in ordered:
-        report = locked(connection, number)
+        report = lock_report(connection, number)
         for question, body in marks.items():
             answer = question_of(report, question)
             new = Mark.read(body, answer)
@@ -278,7 +278,7 @@ def add_mark(
     connection.execute(marks.insert().values(row))
 
 
-def inserted(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> int:
+def insert_row(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> int:
     """Return the id of a row that is newly written."""
     key = connection.execute(table.insert().values(row)).inserted_primary_key
     assert key is not None

@@ -82,7 +82,7 @@ def add(connection: sa.Connection, now: float, by: Person, comment: dict[str, st
         audit_log.write(connection, now, by.login, "keep comment", subject, after=comment)
 
 
-def missing(
+def find_unkept(
     connection: sa.Connection, comments: list[dict[str, str]]
 ) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
     """Return those comments that are not kept yet, and those of them for which there is no room."""

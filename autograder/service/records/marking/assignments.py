@@ -14,7 +14,7 @@ from autograder.service.database.database import Database
 from autograder.service.database.schema import assignments, counts, people
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
-from autograder.service.records.marking.marking import Share, merged, shares
+from autograder.service.records.marking.marking import Share, add_shares, shares
 from autograder.service.records.people import STAFF, Person
 from autograder.service.records.standings.standings import MARKED
 
@@ -64,7 +64,7 @@ class Marker:
         for _, group in groupby(self.shares, key=lambda share: (share.lab, share.question)):
             some = list(group)
             whole = any(not a.section and a.holds(some[0]) for a in self.assigned)
-            begun += [replace(merged(some), section="")] if whole else some
+            begun += [replace(add_shares(some), section="")] if whole else some
         return begun
 
     @property
@@ -100,7 +100,7 @@ def markers(database: Database) -> list[Marker]:
     return members
 
 
-def mine(database: Database, person: Person) -> Marker | None:
+def find_marker(database: Database, person: Person) -> Marker | None:
     """Return what a person marks, or None where nothing is assigned to them."""
     return next((m for m in markers(database) if m.id == person.id and m.assigned), None)
 
@@ -108,7 +108,7 @@ def mine(database: Database, person: Person) -> Marker | None:
 def assign(
     database: Database, person: Person, what: Assignment, by: Person, now: float, *, remove: bool
 ) -> None:
-    """Let somebody of the staff mark something, or with `remove` no longer.
+    """Assign something to somebody of the staff to mark; `remove` ends that.
 
     Raises:
         Refused: 422, they are not on the staff; 404, what is to go is not there.

@@ -63,12 +63,12 @@ def shares(connection: sa.Connection) -> list[Share]:
     ]
 
 
-def waiting(database: Database) -> list[Pile]:
+def list_piles(database: Database) -> list[Pile]:
     """Return the pile of every question with an answer that waits, or that nobody wrote."""
     with database.read() as connection:
         all_shares = shares(connection)
     key = attrgetter("lab", "question")
-    piles = [merged(list(group)) for _, group in groupby(all_shares, key=key)]
+    piles = [add_shares(list(group)) for _, group in groupby(all_shares, key=key)]
     return [
         Pile(p.lab, p.question, p.waiting, p.written, p.not_attempted)
         for p in piles
@@ -76,7 +76,7 @@ def waiting(database: Database) -> list[Pile]:
     ]
 
 
-def merged(some: list[Share]) -> Share:
+def add_shares(some: list[Share]) -> Share:
     """Return shares of one pile as one."""
     sums = {
         name: sum(getattr(share, name) for share in some)

@@ -152,7 +152,7 @@ class RegradeRequests(Records):
             if refusal:
                 raise Refused(403, f"request: {entry.lab}: {refusal}.")
         with self.database.write() as connection:
-            report = gradings.locked(connection, entry.id)
+            report = gradings.lock_report(connection, entry.id)
             question_of(report, question)  # which refuses one that there is not
             number = _thread(connection, entry, question, by, now)
             only = _REQUEST.where(regrade_requests.c.id == number)
@@ -227,7 +227,7 @@ def _thread(connection: sa.Connection, entry: Entry, question: str, by: Person, 
             raise Refused(404, f"request: {question[:100]}: nobody has asked about it.")
         row = {"submission_id": entry.id, "question": question, "person_id": entry.person_id}
         row |= {"lab": entry.lab, "asked_at": now, "open": True}
-        return gradings.inserted(connection, regrade_requests, row)
+        return gradings.insert_row(connection, regrade_requests, row)
     count = sa.select(sa.func.count()).select_from(regrade_messages)
     messages = connection.scalar(count.where(regrade_messages.c.request_id == number)) or 0
     if messages >= _MOST_MESSAGES:

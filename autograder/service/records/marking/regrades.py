@@ -17,7 +17,7 @@ from autograder.service.database.schema import PARKED, people, regrades, regradi
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
 from autograder.service.records.calendar import calendar
-from autograder.service.records.grades.gradings import inserted, published, with_marks
+from autograder.service.records.grades.gradings import insert_row, read_published, with_marks
 from autograder.service.records.outbox import touch
 from autograder.service.records.people import Person
 from autograder.service.records.roster.teams import follow
@@ -75,14 +75,14 @@ class Regrades(Records):
         """
         now = self.clock()
         with self.database.write() as connection:
-            running = _running(connection, lab)
+            running = _find_running(connection, lab)
             if running is not None and running.question == question:
                 return int(running.id)
             if running is not None:
                 problem = f"batch {running.id} of {lab} is running, of other questions"
                 raise Refused(409, f"regrade: {problem}. Wait until it is ready.")
             row = {"lab": lab, "question": question, "started_at": now}
-            batch = inserted(connection, regrades, row)
+            batch = insert_row(connection, regrades, row)
             sent = send_again(connection, (submissions.c.lab == lab) & FINISHED, now)
             rows = [
                 {"batch": batch, "submission_id": x.id, "open": True, "before": x.score}
@@ -118,14 +118,14 @@ class Regrades(Records):
             current = _batch(connection, batch)
             return current, _changes(connection, current, after, most)
 
-    def changed(self, batch: int) -> int:
+    def count_changed(self, batch: int) -> int:
         """Return how many scores a batch changes so far."""
         with self.database.read() as connection:
             count = sa.select(sa.func.count()).join_from(regradings, submissions)
             differs = _differs(_batch(connection, batch))
             return connection.scalar(count.where(*differs)) or 0
 
-    def rescaled(self, batch: int) -> int:
+    def count_rescaled(self, batch: int) -> int:
         """Return of how many submissions other points can be had once a batch is published."""
         differs = regradings.c.max_score.is_distinct_from(submissions.c.max_score)
         query = sa.select(sa.func.count()).join_from(regradings, submissions)
@@ -139,13 +139,13 @@ class Regrades(Records):
         with self.database.read() as connection:
             return {
                 number: _differences(
-                    published(connection, number), with_marks(connection, number, grading_id)
+                    read_published(connection, number), with_marks(connection, number, grading_id)
                 )
                 for number, grading_id in list(connection.execute(query))
             }
 
     def publish(self, batch: int, by: Person) -> Batch:
-        """Let the new gradings of a batch count; of one that is published already, nothing changes.
+        """Publish the new gradings of a batch; nothing changes if that was done before.
 
         A grading that is older than the one that counts by now stays a draft.
 
@@ -195,7 +195,7 @@ def _scores(report: Report | None) -> dict[str, float]:
     return {question: round(score, 6) for question, score in scores.items()}
 
 
-def _running(connection: sa.Connection, lab: str) -> Any:
+def _find_running(connection: sa.Connection, lab: str) -> Any:
     """Return the batch of a lab of which something still waits to be graded, or None."""
     query = sa.select(regrades).join_from(regradings, regrades).join(submissions)
     query = query.where(regrades.c.lab == lab, regrades.c.published_at.is_(None), regradings.c.open)
@@ -256,6 +256,6 @@ def _changes(
     for row in rows:
         rules = dates.of(row.lab, row.person_id)
         days = rules.late_days(row.submitted_at)
-        scores = (rules.counted(row.before, days), rules.counted(row.score, days))
+        scores = (rules.apply_lateness(row.before, days), rules.apply_lateness(row.score, days))
         changes.append(Change(row.id, row.login, *scores))
     return changes

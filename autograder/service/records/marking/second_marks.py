@@ -106,7 +106,7 @@ class SecondMarks(Records):
         """Put so many more of the written answers into the sample, by chance; return how many.
 
         Raises:
-            Refused: 422, the size is none.
+            Refused: 422, the size is not a number that can be drawn.
         """
         if isinstance(size, str) and size.isascii() and size.isdigit():
             size = int(size)
@@ -132,7 +132,7 @@ class SecondMarks(Records):
                 mark is malformed or has no points.
         """
         with self.database.write() as connection:
-            report = gradings.locked(connection, number if is_id(number) else 0)
+            report = gradings.lock_report(connection, number if is_id(number) else 0)
             answer = question_of(report, question)
             bare = Mark.read({"items": (), "comment": "", "points": None, **_object(body)}, answer)
             if bare.points is None:
@@ -158,7 +158,7 @@ class SecondMarks(Records):
             self._log(connection, "second mark", (number, question), by, after)
 
     def decide(self, number: int, question: str, take: object, by: Person) -> None:
-        """Let the first mark stand, or give the answer the second one's points, items and comment.
+        """Keep the first mark, or give the answer the second one's points, items and comment.
 
         Raises:
             Refused: 404, it has no two marks; 409, the answer is another now; 422, `take` is
@@ -171,7 +171,7 @@ class SecondMarks(Records):
             column.submission_id == number, column.question == question, column.points.is_not(None)
         )
         with self.database.write() as connection:
-            report = gradings.locked(connection, number if is_id(number) else 0)
+            report = gradings.lock_report(connection, number if is_id(number) else 0)
             row = connection.execute(query).first()
             if row is None:
                 raise Refused(404, f"decide: submission {number}: {question}: has no two marks.")

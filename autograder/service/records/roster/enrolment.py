@@ -21,9 +21,9 @@ from autograder.service.records.people import (
     PERSON,
     Person,
     Roster,
-    as_given,
     login_of,
-    named,
+    name_contains,
+    require_printable,
 )
 from autograder.service.records.standings.standings import restand_people
 from autograder.service.times import date, moment
@@ -54,7 +54,7 @@ def members(
     query = query.join_from(people, accommodations, isouter=True).where(people.c.login > after)
     query = query.where(people.c.role == role if role else people.c.role != FORMER)
     if search:
-        query = query.where(named(search))
+        query = query.where(name_contains(search))
     rows = database.rows(query.order_by(people.c.login).limit(PAGE_ROWS))
     return [Member(Person(*row[:-2]), row[-2], row[-1]) for row in rows]
 
@@ -125,7 +125,7 @@ def _row(person: Person, token: str, kind: str, now: float, ends: float) -> dict
 
 
 def remove(database: Database, clock: Callable[[], float], person: Person, by: Person) -> None:
-    """Let somebody leave the course; their work and grades stay on record.
+    """Remove somebody from the course; their work and grades stay on record.
 
     Raises:
         Refused: 409, it is `by`, or they have left before.
@@ -164,7 +164,7 @@ def enroll(
     if ends <= time.time():
         expected = "a time to come with its zone"
         raise Refused(422, f"enroll: expires: got {expires!r}, expected {expected}.")
-    login, name = login_of(login), as_given(name, "enroll: name", 100)
+    login, name = login_of(login), require_printable(name, "enroll: name", 100)
     person = roster.find(login)
     if person is not None and person.role == FORMER and person.login == login:
         person = _take_back(roster, person, role, by)

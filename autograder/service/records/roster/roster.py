@@ -25,9 +25,9 @@ from autograder.service.records.people import (
     LEARNER,
     Person,
     add_person,
-    as_given,
     login_key,
     login_of,
+    require_printable,
 )
 from autograder.service.records.standings.standings import restand_people
 
@@ -158,9 +158,9 @@ def _role(text: str) -> str:
 
 _CHECKED: dict[str, Callable[[str], str]] = {
     "login": login_of,
-    "name": partial(as_given, what="name", most=100),
+    "name": partial(require_printable, what="name", most=100),
     "email": _email,
-    "section": partial(as_given, what="section", most=100),
+    "section": partial(require_printable, what="section", most=100),
     "role": _role,
 }
 

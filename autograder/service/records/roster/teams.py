@@ -31,7 +31,7 @@ from autograder.service.errors import Refused
 from autograder.service.records import audit_log
 from autograder.service.records.csv_files import table
 from autograder.service.records.outbox import touch
-from autograder.service.records.people import LEARNER, Person, as_given
+from autograder.service.records.people import LEARNER, Person, require_printable
 
 _COLUMNS = {"team", "login"}
 _MOST_LINES = 60_000
@@ -94,7 +94,7 @@ def take(
     find: Callable[[str], Person | None],
     dry_run: bool,
 ) -> list[Change]:
-    """Let people be in the teams that a CSV says; a dry run only says what it would change.
+    """Put people into the teams of a CSV; a dry run only says what it would change.
 
     Args:
         find: returns the person of a login.
@@ -142,7 +142,7 @@ def _read(data: bytes, find: Callable[[str], Person | None]) -> list[tuple[Perso
                 raise Refused(422, f"no learner is called {line['login'][:60]!r}")
             if person.id in says:
                 raise Refused(422, f"{person.login} comes twice")
-            team = as_given(line["team"], "team", _TEAM_CHARS) if line["team"] else None
+            team = require_printable(line["team"], "team", _TEAM_CHARS) if line["team"] else None
         except Refused as error:
             raise Refused(422, f"teams: line {number}: {error}") from error
         says[person.id] = (person, team)
@@ -171,7 +171,7 @@ def share(connection: sa.Connection, number: int, row: dict[str, Any]) -> list[i
 
 
 def origin_of(connection: sa.Connection, submission_id: int) -> int:
-    """Return the submission that this one is a copy of; itself, where it is none."""
+    """Return the submission that this one is a copy of, or itself where it is not a copy."""
     origin = sa.select(team_copies.c.origin_id).where(team_copies.c.submission_id == submission_id)
     number: int = connection.scalar(origin) or submission_id
     return number
@@ -197,7 +197,7 @@ def handed_in_by(database: Database, submission_ids: Collection[int]) -> dict[in
 
 
 def follow(connection: sa.Connection, origin_id: int) -> list[int]:
-    """Let copies show what is published of their origin; return whose they are."""
+    """Bring copies up to date with what is published of their origin; return whose they are."""
     copies = sa.select(team_copies.c.submission_id).where(team_copies.c.origin_id == origin_id)
     numbers = list(connection.scalars(copies))
     if not numbers:
@@ -214,7 +214,7 @@ def follow(connection: sa.Connection, origin_id: int) -> list[int]:
 
 
 def hand_over(connection: sa.Connection, person_id: int) -> list[tuple[str, int]]:
-    """Let what a person handed in for teams become another member's; return the labs and heirs.
+    """Pass what a person handed in for teams on to another member; return the labs and heirs.
 
     Their copy gives way to the original, with what they have asked about it.
     """

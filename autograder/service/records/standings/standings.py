@@ -125,7 +125,7 @@ def drop_person(connection: sa.Connection, person_id: int) -> None:
     mine = sa.select(standings.c.lab, standings.c.things).where(standings.c.person_id == person_id)
     for row in connection.execute(mine.order_by(standings.c.lab).with_for_update()).all():
         change = Counter[Thing]()
-        change.subtract(map(_thing, json.loads(row.things)))
+        change.subtract(map(_make_thing, json.loads(row.things)))
         _add(connection, row.lab, change)
 
 
@@ -145,7 +145,7 @@ def _restand(
     """
     before = _lock(connection, lab, person_ids)
     latest, best, times = _latest_and_best(connection, lab, person_ids)
-    tried = tries.things(connection, lab, times)
+    tried = tries.count_things(connection, lab, times)
     checks = _checks(connection, [row for _, row in best.values()], before)
     desk = _desk(connection, lab, latest, before)
     decided = _read_decisions(connection, lab, person_ids)
@@ -163,7 +163,7 @@ def _restand(
         if counts_now != before[person].score:
             moved.append(person)
         change.update(things)
-        change.subtract(map(_thing, json.loads(before[person].things)))
+        change.subtract(map(_make_thing, json.loads(before[person].things)))
         values = {
             "things": json.dumps(sorted(things)),
             "checks": json.dumps(checks.get(person, [])),
@@ -202,7 +202,7 @@ def _latest_and_best(
         latest[person] = row
         if row.score is not None and row.role == LEARNER:
             times.setdefault(person, []).append(row.submitted_at)
-            score = dates.counted(lab, person, row.score, row.submitted_at)
+            score = dates.apply_lateness(lab, person, row.score, row.submitted_at)
             if person not in best or score >= best[person][0]:  # the later of equals
                 best[person] = (score, row)
     return latest, best, times
@@ -238,7 +238,7 @@ def _checks(
 ) -> dict[int, list[Thing]]:
     """Return what the checks of each person's best submission say, by person."""
     things = {
-        row.person_id: [_thing(thing) for thing in json.loads(before[row.person_id].checks)]
+        row.person_id: [_make_thing(thing) for thing in json.loads(before[row.person_id].checks)]
         for row in best
         if before[row.person_id].grading_id == row.grading_id
     }
@@ -254,7 +254,7 @@ def _checks(
     return things
 
 
-def _thing(values: Sequence[str]) -> Thing:
+def _make_thing(values: Sequence[str]) -> Thing:
     kind, question, words = values
     return kind, question, words
 
@@ -270,14 +270,14 @@ def _of_checks(results: list[dict[str, Any]]) -> list[Thing]:
         if outcome != Outcome.CORRECT:
             failed.add(question)
         if outcome == Outcome.INCORRECT:
-            messages.add((MESSAGE, question, _words(result["output"])))
+            messages.add((MESSAGE, question, _clean_text(result["output"])))
     things = [(PLACE, question, f"{place:04}") for question, place in places.items()]
     things += [(TRIED, question, "") for question in sorted(tried)]
     things += [(PASSED, question, "") for question in sorted(tried - failed)]
     return things + sorted(messages)
 
 
-def _words(text: str) -> str:
+def _clean_text(text: str) -> str:
     """Return a text as every database takes it."""
     return text[:_WORDS_CHARS].replace("\0", "").encode("utf-8", "replace").decode()
 

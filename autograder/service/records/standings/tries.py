@@ -41,7 +41,7 @@ def note(connection: sa.Connection, grading_id: int, report: Report) -> None:
         connection.execute(outcomes.insert(), rows)
 
 
-def things(
+def count_things(
     connection: sa.Connection, lab: str, times: Mapping[int, Sequence[float]]
 ) -> dict[int, list[Thing]]:
     """Return what is counted of each person.

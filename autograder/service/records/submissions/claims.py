@@ -105,7 +105,7 @@ class Claims(Records):
         The next is the oldest of the person who was served least recently. Those of the labs in
         `avoid` are put aside (`release` brings them back).
         """
-        while any(there := self._anything()):
+        while any(there := self._has_work()):
             row = self._next(owner, lease_s, avoid, overdue=there.overdue)
             if row is None or row.lab not in avoid:
                 return None if row is None else self._claim(row)
@@ -129,7 +129,7 @@ class Claims(Records):
         notebook: bytes = self.database.scalar(query)
         return Claim(row.id, row.lab, notebook, row.tries, row.kills)
 
-    def _anything(self) -> Any:
+    def _has_work(self) -> Any:
         """Return whether any `waits`, or is `overdue`, without a writer's turn."""
         waits = sa.exists().where(lines.c.next_id.is_not(None))
         late = submissions.c.lease_until < self.clock()
@@ -161,7 +161,7 @@ class Claims(Records):
         return self._put_back(submission_id, owner, **ended, reason=reason)
 
     def put_back(self, submission_id: int, owner: str) -> bool:
-        """Let another worker have it; nothing is counted against it."""
+        """Give it back for another worker; nothing is counted against it."""
         return self._put_back(submission_id, owner)
 
     def count_try(self, submission_id: int, owner: str, reason: str) -> bool:
@@ -190,7 +190,7 @@ class Claims(Records):
             return _take_back(connection, ours)
 
     def release(self, except_of: Collection[str], most: int | None = None) -> int:
-        """Let what is held wait again, but for that of some labs; return how many there were.
+        """Put what is held into the queue again, but for some labs; return how many there were.
 
         With `most`, only so many, the first that were handed in.
         """
@@ -265,7 +265,7 @@ def _update(connection: sa.Connection, which: sa.ColumnElement[bool], **values: 
 
 
 def _put_aside(connection: sa.Connection, lab: str) -> None:
-    """Let many who wait with a lab wait for the lab.
+    """Have many who wait with a lab wait for the lab.
 
     Lines that others hold are left: servers that all do so would wait for each other in a circle.
     """

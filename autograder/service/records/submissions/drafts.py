@@ -24,7 +24,7 @@ class Draft:
     why: str
 
 
-def missing(lab: str) -> Refused:
+def no_such_draft(lab: str) -> Refused:
     """Return the refusal for who asks for a draft that there is not."""
     return Refused(404, f"{lab}: you have no draft of it. What is handed in is a submission.")
 
@@ -46,7 +46,7 @@ def get(database: Database, person_id: int, lab: str) -> Draft:
     """
     row = database.first(_DRAFT.where(*_key(person_id, lab)))
     if row is None:
-        raise missing(lab)
+        raise no_such_draft(lab)
     return Draft(*row)
 
 
@@ -59,7 +59,7 @@ def notebook(connection: sa.Connection, person_id: int, lab: str) -> bytes:
     query = sa.select(learner_drafts.c.notebook).where(*_key(person_id, lab))
     content: bytes | None = connection.scalar(query)
     if content is None:
-        raise missing(lab)
+        raise no_such_draft(lab)
     return content
 
 
@@ -86,7 +86,7 @@ def drop(connection: sa.Connection, person_id: int, lab: str) -> bool:
     return deleted.rowcount > 0
 
 
-def kept_bytes(person_id: int, *, but: str) -> sa.Select[tuple[int]]:
+def select_draft_bytes(person_id: int, *, but: str) -> sa.Select[tuple[int]]:
     """Select what a person's drafts take up, but for that of one lab."""
     size = sa.select(sa.func.coalesce(sa.func.sum(learner_drafts.c.size_bytes), 0))
     return size.where(learner_drafts.c.person_id == person_id, learner_drafts.c.lab != but)

@@ -98,7 +98,7 @@ def _insert(
         "waiting_since": now,
         "state": STORED,
     }
-    number = gradings.inserted(connection, submissions, row)
+    number = gradings.insert_row(connection, submissions, row)
     connection.execute(notebooks.insert().values(submission_id=number, notebook=notebook))
     others = teams.share(connection, number, row)
     theirs = lines.c.person_id == person.id
@@ -146,7 +146,7 @@ def _measure_use(connection: sa.Connection, person: Person, lab: str) -> tuple[i
     stored = sa.select(sa.func.coalesce(sa.func.sum(submissions.c.size_bytes), 0)).where(mine)
     attempts = sa.select(sa.func.count()).select_from(submissions)
     attempts = attempts.where(mine, submissions.c.lab == lab, ~submissions.c.blank)
-    parts = (stored, drafts.kept_bytes(person.id, but=lab), attempts)
+    parts = (stored, drafts.select_draft_bytes(person.id, but=lab), attempts)
     row = connection.execute(sa.select(*(part.scalar_subquery() for part in parts))).one()
     return int(row[0]) + int(row[1]), int(row[2])
 

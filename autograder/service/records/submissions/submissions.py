@@ -34,7 +34,7 @@ from autograder.service.database.schema import (
 from autograder.service.errors import Refused
 from autograder.service.records.calendar import HELD_LABS, Calendar, calendar
 from autograder.service.records.grades import gradings
-from autograder.service.records.grades.decisions import Decision, decided
+from autograder.service.records.grades.decisions import Decision, read_decisions
 from autograder.service.records.people import LEARNER, Person
 from autograder.service.records.roster import teams
 from autograder.service.records.submissions import drafts
@@ -220,7 +220,7 @@ class Submissions(Records):
 
     def decisions(self, person_ids: Collection[int] | None, lab: str = "") -> list[Decision]:
         """Return what staff decided about the labs of these people, or of all."""
-        return decided(self.database, person_ids, lab, veiled=self.veiled)
+        return read_decisions(self.database, person_ids, lab, veiled=self.veiled)
 
     def parked(self) -> list[Entry]:
         """Return what waits for staff, the newest first."""
@@ -275,7 +275,7 @@ class Submissions(Records):
         with self.database.read() as connection:
             if self.veiled and connection.scalar(HELD_LABS.where(lab_rules.c.lab.in_(lab))):
                 return None
-            return gradings.published(connection, submission_id)
+            return gradings.read_published(connection, submission_id)
 
     def results(self, submission_ids: Collection[int]) -> Iterator[list[dict[str, Any]]]:
         """Yield what the checks found, as the published reports have it as plain data."""
@@ -307,7 +307,7 @@ class Submissions(Records):
 def _entry(dates: Calendar, row: Any) -> Entry:
     rules = dates.of(row.lab, row.person_id)
     days = rules.late_days(row.submitted_at)
-    counted = rules.counted(row.score, days)
+    counted = rules.apply_lateness(row.score, days)
     more = {"late_days": days, "raw_score": row.score, "held_back": rules.held}
     return replace(Entry(*row), score=counted, **more)
 

@@ -49,10 +49,10 @@ class Plan:
 
     @classmethod
     def read(cls, term: object) -> "Plan":
-        """Return the plan that plain data is.
+        """Return the plan that plain data describes.
 
         Raises:
-            Refused: 422, it is none.
+            Refused: 422, it is not a plan.
         """
         parts: dict[str, Any] = term if isinstance(term, dict) else {}
         labs: Any = parts.get("labs")
@@ -176,7 +176,7 @@ class Move:
         except (TypeError, ValueError) as error:
             raise wrong("start", start, "a day, such as 2031-02-28") from error
 
-    def moved(self, rules: Rules) -> Rules:
+    def move_dates(self, rules: Rules) -> Rules:
         """Return the rules with all their dates moved.
 
         Raises:
@@ -231,7 +231,7 @@ def take(
     *,
     dry_run: bool,
 ) -> dict[str, Any]:
-    """Let the plan `body["term"]` hold, moved as `Move.read` says; return what that changes.
+    """Apply the plan `body["term"]`, moved as `Move.read` says; return what that changes.
 
     `rubrics` are those of the labs that are here. A dry run only says what would change.
 
@@ -269,7 +269,7 @@ def _import(
 
 def _move(lab: str, rules: Rules, move: Move) -> Rules:
     try:
-        return move.moved(rules)
+        return move.move_dates(rules)
     except Refused as error:
         raise Refused(422, f"term: {lab}: {error}") from error
 
@@ -292,7 +292,7 @@ def _fresh(
             left_out[lab, f"{question}: its rubric has no item {item[:60]!r}"] += 1
         else:
             welcome.append(comment)
-    fresh, full = kept_comments.missing(connection, welcome)
+    fresh, full = kept_comments.find_unkept(connection, welcome)
     left_out.update((c["lab"], f"{c['question']}: its list of comments is full") for c in full)
     for (lab, reason), count in sorted(left_out.items()):
         left = f"{count} comment{'s are' if count > 1 else ' is'} left out"

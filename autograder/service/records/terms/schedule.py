@@ -61,7 +61,7 @@ class Dates(Records):
         return self.calendar(person_id).of(lab, person_id).solutions_refusal(self.clock())
 
     def set_rules(self, lab: str, rules: Rules, by: Person) -> None:
-        """Let these rules hold for a lab, instead of those that held."""
+        """Set the rules of a lab."""
         with self.database.write() as connection:
             before = calendar(connection).rules.get(lab, Rules())
             put_rules(connection, self.clock(), lab, before, rules, by)
@@ -93,7 +93,7 @@ class Dates(Records):
         """Give a learner so many times the time of every lab that has an opening and a due date.
 
         Raises:
-            Refused: 422, the factor is none from 1 (as everybody) to 10.
+            Refused: 422, the factor is not between 1 (as everybody) and 10.
         """
         if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= 10:
             raise Refused(422, f"time: factor: got {str(factor)[:40]!r}, expected 1 to 10.")
@@ -208,7 +208,7 @@ def take(
     dry_run: bool,
     seen: str | None = None,
 ) -> list[Change]:
-    """Let a schedule hold, in one transaction; a dry run only says what it would change.
+    """Apply a schedule in one transaction; a dry run only says what it would change.
 
     Args:
         database: of the course, at the time `now`.
@@ -294,7 +294,7 @@ def _put(
     *,
     dry_run: bool,
 ) -> list[Change]:
-    """Let these rules hold for a lab, unless it is a dry run; return what that changes, if any."""
+    """Set the rules of a lab, unless it is a dry run; return what that changes, if anything."""
     if before == after:
         return []
     if not dry_run:

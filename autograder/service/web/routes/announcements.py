@@ -9,7 +9,7 @@ from fastapi.responses import RedirectResponse, Response
 from autograder.service.records.announcements import (
     Announcement,
     announce,
-    announced,
+    list_announcements,
     mark_read,
     withdraw,
 )
@@ -18,7 +18,7 @@ from autograder.service.times import iso
 from autograder.service.web import access, openapi
 from autograder.service.web.course import Course
 from autograder.service.web.forms import Fields, Json
-from autograder.service.web.page import written
+from autograder.service.web.page import render_markdown
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
@@ -39,7 +39,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.get("/announcements")
     def listed(person: access.Caller, unread: bool = False) -> dict[str, Any]:
-        shown = announced(database, clock(), person, unread=unread)
+        shown = list_announcements(database, clock(), person, unread=unread)
         return {"announcements": [_plain(announcement) for announcement in shown]}
 
     @api.post("/announcements", status_code=201, openapi_extra=openapi.ANNOUNCEMENT)
@@ -66,7 +66,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     def write(person: access.StaffSender, form: Fields) -> Response:
         body = {name: form.get(name, "") for name in _FIELDS}
         if "preview" in form:
-            return _page(course, person, body, preview=written(body["text"]))
+            return _page(course, person, body, preview=render_markdown(body["text"]))
         announce(database, clock(), body, person)
         return RedirectResponse("/announcements", 303)
 
@@ -83,6 +83,9 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
 def _page(course: Course, person: Person, draft: dict[str, str], preview: str) -> Response:
     now = course.store.clock()
-    shown: dict[str, Any] = {"shown": announced(course.store.database, now, person), "now": now}
+    shown: dict[str, Any] = {
+        "shown": list_announcements(course.store.database, now, person),
+        "now": now,
+    }
     shown["sections"] = course.store.roster.sections() if person.is_staff else []
     return course.page("announcements", person=person, draft=draft, preview=preview, **shown)

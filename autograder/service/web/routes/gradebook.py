@@ -78,7 +78,7 @@ def _add_export(api: APIRouter, course: Course) -> None:
         _by: access.Staff, lab: AnyLabName, template: Body, format: str = "canvas"
     ) -> dict[str, Any]:
         book = book_of(lab)
-        done = platforms.filled(format, template, book)
+        done = platforms.fill_template(format, template, book)
         notes = {"problems": done.problems, "skipped": done.skipped}
         return {**notes, "not_final": exports.not_final(book)}
 
@@ -86,7 +86,7 @@ def _add_export(api: APIRouter, course: Course) -> None:
     def fill(
         _by: access.Staff, lab: AnyLabName, template: Body, format: str = "canvas"
     ) -> Response:
-        pieces = platforms.filled(format, template, book_of(lab)).lines()
+        pieces = platforms.fill_template(format, template, book_of(lab)).lines()
         return StreamingResponse(exports.chunks(pieces), media_type="text/csv")
 
 

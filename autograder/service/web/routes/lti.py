@@ -43,7 +43,7 @@ def _add_launches(pages: APIRouter, course: Course, tool: LtiTool) -> None:
 
     @pages.post("/lti/launch")
     def launch(request: Request, form: Fields) -> Response:
-        with access.counted(request, course):
+        with access.count_refusals(request, course):
             launched, nonce = tool.launches.back(form, request.cookies.get(COOKIE, ""))
             opens = launched.lab and not launched.choice
             lab = course.catalog.resolve(launched.lab) if opens else ""
@@ -79,7 +79,7 @@ def _add_staff(api: APIRouter, pages: APIRouter, course: Course, tool: LtiTool) 
 
     @pages.post("/lti/again")
     def again(_by: access.StaffSender) -> Response:
-        tool.passback.outbox.again()
+        tool.passback.outbox.retry_now()
         return RedirectResponse("/queue", 303)
 
 
@@ -96,14 +96,14 @@ def _open_page(
         return course.onward(staff if person.is_staff else "/labs")
     if not person.is_staff:
         raise Refused(403, "launch: links to labs are chosen by whoever teaches the course.")
-    asked, several = tool.links.asked(launched, person), launched.choice.several
+    asked, several = tool.links.sign_choice(launched, person), launched.choice.several
     shown: dict[str, Any] = {"labs": course.catalog.names, "asked": asked, "several": several}
     return course.page("lti_links", person=person, **shown)
 
 
 def _away(request: Request, course: Course, tool: LtiTool, fields: dict[str, str]) -> Response:
     """Send a browser back to its platform; from inside a page of that, by a window of its own."""
-    with access.counted(request, course):
+    with access.count_refusals(request, course):
         url, cookie = tool.launches.away(fields)
     if request.headers.get("sec-fetch-dest") in ("iframe", "frame"):
         again = urlencode({name: fields[name] for name in HINTS if name in fields})

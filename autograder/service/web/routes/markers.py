@@ -31,7 +31,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
         markers = [_plain(marker) for marker in assignments.markers(database)]
         own = next((marker for marker in markers if marker["login"] == by.login), None)
         samples = course.store.second_marks.samples(by)
-        piles = marking.waiting(database)
+        piles = marking.list_piles(database)
         return {"piles": piles, "samples": samples, "markers": markers, "mine": own}
 
     @api.put("/grading/assignments", openapi_extra=openapi.ASSIGNMENT)
@@ -101,14 +101,16 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/grading")
     def grading(person: access.StaffVisitor) -> Response:
-        piles, mine = marking.waiting(database), assignments.mine(database, person)
+        piles, mine = marking.list_piles(database), assignments.find_marker(database, person)
         samples = course.store.second_marks.samples(person)
         return course.page("grading", person=person, piles=piles, mine=mine, samples=samples)
 
     @pages.get("/grading/people")
     def markers(person: access.StaffVisitor) -> Response:
         beside: dict[str, Any] = {
-            "questions": {lab: course.catalog.asked_of_people(lab) for lab in course.catalog.names},
+            "questions": {
+                lab: course.catalog.list_manual_questions(lab) for lab in course.catalog.names
+            },
             "sections": course.store.roster.sections(),
         }
         return course.page(
@@ -147,8 +149,8 @@ def _assign(course: Course, body: dict[str, Any], by: Person, *, remove: bool) -
 def _require_known(course: Course, what: Assignment) -> None:
     """Refuse (404) what names a question or a section that there is not."""
     labs = [what.lab] if what.lab else course.catalog.names
-    questions = {question for lab in labs for question in course.catalog.asked_of_people(lab)}
-    questions |= {pile.question for pile in marking.waiting(course.store.database)}
+    questions = {question for lab in labs for question in course.catalog.list_manual_questions(lab)}
+    questions |= {pile.question for pile in marking.list_piles(course.store.database)}
     sections = course.store.roster.sections()
     for kind, name, names in (
         ("question for a person", what.question, sorted(questions)),

@@ -114,7 +114,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
 def _beside(course: Course, lab: str, question: str) -> dict[str, str]:
     """Return what stands beside an answer."""
-    text, model = course.catalog.asked(lab, question)
+    text, model = course.catalog.read_question(lab, question)
     return {"question_text": text, "model_answer": model}
 
 

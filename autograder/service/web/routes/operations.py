@@ -49,7 +49,7 @@ def router(course: Course) -> LateRouter:
         description = get_openapi(title="Course", version="1", routes=routes)
         if course.path:
             description["servers"] = [{"url": course.path}]
-        return openapi.completed(description)
+        return openapi.complete_description(description)
 
     return routes
 
@@ -125,7 +125,7 @@ def _add_today(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @api.get("/today")
     def now(by: access.Staff) -> dict[str, Any]:
-        mine = assignments.mine(course.store.database, by)
+        mine = assignments.find_marker(course.store.database, by)
         own = {"queue": course.queue_state(), "my_marking": mine and mine.waiting}
         return {**asdict(today.today(course.store)), **own}
 
@@ -133,5 +133,5 @@ def _add_today(api: APIRouter, pages: APIRouter, course: Course) -> None:
     def home(person: access.StaffVisitor) -> Response:
         day, queue = today.today(course.store), course.queue_state()
         beside: dict[str, Any] = {"queue": queue, "day": today.day(course.store)}
-        beside["mine"] = assignments.mine(course.store.database, person)
+        beside["mine"] = assignments.find_marker(course.store.database, person)
         return course.page("today", person=person, today=day, **beside)

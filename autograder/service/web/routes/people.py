@@ -14,7 +14,7 @@ from autograder.service.records.roster import enrolment
 from autograder.service.records.roster.enrolment import enroll
 from autograder.service.records.roster.teams import Change, rows, take, teams
 from autograder.service.reports.exports import chunks, csv_lines
-from autograder.service.reports.gradebook import counted
+from autograder.service.reports.gradebook import read_counted
 from autograder.service.reports.totals import Reckoning
 from autograder.service.times import iso
 from autograder.service.web import access, openapi
@@ -161,7 +161,7 @@ def _add_learner(pages: APIRouter, course: Course) -> None:
         drafts = course.drafts_for(subject)
         factor = course.store.dates.calendar(subject.id).factors.get(subject.id, 1.0)
         reckoning = Reckoning.of(course.store.submissions)
-        best = counted([subject], course.store.submissions)[subject.login]
+        best = read_counted([subject], course.store.submissions)[subject.login]
         work: dict[str, Any] = {"labs": labs, "entries": entries, "drafts": drafts, "best": best}
         work |= {"course": reckoning.total(subject.id, best)}
         work |= {"decisions": {d.lab: d for d in course.store.submissions.decisions([subject.id])}}

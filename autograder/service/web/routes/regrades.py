@@ -58,9 +58,9 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         current, changes = regrades.get(batch, after=after, most=PAGE_ROWS)
         more = changes[-1].id if len(changes) == PAGE_ROWS else None
         shown: dict[str, Any] = {"batch": current, "changes": changes, "more": more}
-        shown |= {"count": regrades.changed(batch), "rescaled": 0, "differences": {}}
+        shown |= {"count": regrades.count_changed(batch), "rescaled": 0, "differences": {}}
         if current.state != PUBLISHED:  # then the report from before counts no more
-            shown["rescaled"] = regrades.rescaled(batch)
+            shown["rescaled"] = regrades.count_rescaled(batch)
             shown["differences"] = regrades.differences(batch, changes)
         return course.page("regrade", person=person, **shown)
 
@@ -76,7 +76,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
 def _describe_changes(course: Course, number: int) -> dict[str, Any]:
     batch, changes = course.store.regrades.get(number)
-    rescaled = 0 if batch.state == PUBLISHED else course.store.regrades.rescaled(number)
+    rescaled = 0 if batch.state == PUBLISHED else course.store.regrades.count_rescaled(number)
     return {**_describe(batch), "changed": changes, "rescaled": rescaled}
 
 

@@ -66,7 +66,7 @@ def _add_login(pages: APIRouter, course: Course) -> None:
         target = access.own_path(form.get("next", "/"))
         person = course.store.roster.owner(form.get("token", "").strip(), "bearer")
         if person is None:
-            access.wrong(request, course)
+            access.count_wrong_token(request, course)
             problem = "This token is not known here. Copy the whole of it."
             if course.others or course.name:
                 problem += " Each course of this server knows its own people alone."
@@ -89,7 +89,10 @@ _UNSENT = (
 def _add_links(pages: APIRouter, course: Course) -> None:
     @pages.get("/enter")
     def asked(request: Request, code: str = "", next: str = "/") -> Response:
-        person, here = course.store.roster.owner(code, "code"), access.logged_in(request, course)
+        person, here = (
+            course.store.roster.owner(code, "code"),
+            access.find_logged_in(request, course),
+        )
         target = access.own_path(next)
         if person is None or (here is not None and here.id == person.id):
             message = "You are logged in." if here else "This link has been used already."
@@ -103,7 +106,7 @@ def _add_links(pages: APIRouter, course: Course) -> None:
         person = course.store.roster.spend(form.get("code", ""), "code")
         target = access.own_path(form.get("next", "/"))
         if person is None:
-            access.wrong(request, course)
+            access.count_wrong_token(request, course)
             message = "This link has been used already."
             return course.page("onward", 401, next=target, message=message)
         return access.log_in(request, RedirectResponse(target, 303), person, course)
@@ -128,7 +131,7 @@ def _add_sign_in(pages: APIRouter, course: Course, sign_in: SignIn) -> None:
 
     @pages.get("/signin/return")
     def back(request: Request, code: str = "", state: str = "") -> Response:
-        with access.counted(request, course):
+        with access.count_refusals(request, course):
             held = request.cookies.get(COOKIE, "")
             attempt = Asked(**unseal(held, course.store.cookie_key, COOKIE, state))
             person = _on_roster(course, sign_in.back(code, attempt))

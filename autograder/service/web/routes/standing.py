@@ -13,7 +13,7 @@ from autograder.service.records.rules import Rules
 from autograder.service.records.standings import leaderboard
 from autograder.service.records.standings.leaderboard import Board, Place
 from autograder.service.reports import standing
-from autograder.service.reports.gradebook import counted
+from autograder.service.reports.gradebook import read_counted
 from autograder.service.reports.totals import Reckoning
 from autograder.service.web import access, openapi
 from autograder.service.web.course import Course
@@ -51,7 +51,7 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 def _standing(course: Course, person: Person, reader: Person) -> dict[str, Any]:
     """Return how somebody stands in each lab and in all, as far as `reader` may see it."""
     seen = course.store.submissions.seen_by(reader)
-    best = counted([person], seen)[person.login]
+    best = read_counted([person], seen)[person.login]
     reckoning = Reckoning.of(seen)
     total = reckoning.total(person.id, best)
     labs = standing.standing(course.labs_for(person, also=best), best, reckoning.now, total.dropped)

@@ -87,7 +87,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/submissions/{number}/state")
     async def state(entry: access.VisitorsEntry, seen: str = "") -> dict[str, Any]:
-        return {"state": await course.live.changed(entry.id, seen)}
+        return {"state": await course.live.wait_for_change(entry.id, seen)}
 
     @pages.get("/submissions/{number}")
     def submission(
@@ -214,7 +214,7 @@ def _add_drafts(api: APIRouter, pages: APIRouter, course: Course) -> None:
     @api.delete("/labs/{lab}/draft", status_code=204)
     def delete(person: access.Caller, lab: LabName) -> None:
         if not _delete(course, person, lab):
-            raise drafts.missing(lab)
+            raise drafts.no_such_draft(lab)
 
     @api.post("/labs/{lab}/draft/submit", status_code=201)
     def submit(person: access.Caller, lab: LabName, response: Response) -> dict[str, Any]:

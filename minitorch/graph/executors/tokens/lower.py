@@ -22,7 +22,7 @@ from typing import NamedTuple
 from ...control.liveness import maybe_dead
 from ...control.loop_stacks import Empty, Output
 from ...control.while_op import While
-from ...core.copying import made
+from ...core.copying import make_node
 from ...core.node import Node
 from ...core.order import is_ordered, schedule, sources, writes_of
 from ...core.variables import NoOp, Read, Variable
@@ -44,7 +44,7 @@ class Touched(NamedTuple):
 NOTHING = Touched(frozenset(), frozenset())
 
 
-def touched(node: Node) -> Touched:
+def list_touched(node: Node) -> Touched:
     """Return what `node` touches; a loop touches what its body does."""
     op = node.op
     if isinstance(node, Variable) or isinstance(op, Read):
@@ -53,7 +53,7 @@ def touched(node: Node) -> Touched:
     if not is_ordered(node):
         return NOTHING
     if isinstance(op, While):
-        inside = [touched(inner) for inner in op.nodes()]
+        inside = [list_touched(inner) for inner in op.nodes()]
         reads = frozenset().union(*(t.reads for t in inside))
         return Touched(reads, frozenset().union(*(t.writes for t in inside)))
     return Touched(frozenset(), frozenset(writes_of(node) or [_memory_of(op)]))
@@ -106,7 +106,7 @@ class Lowered:
 def lower(fetches: Sequence[Node], fed: Collection[Node] = ()) -> Lowered:
     """Return the graph below `fetches` with every loop taken apart; nothing above a fed node."""
     work = Lowering(set(fed))
-    ends = work.lowered(fetches, Level({node: node for node in fed}))
+    ends = work.lower_nodes(fetches, Level({node: node for node in fed}))
     after = {node: tuple(dict.fromkeys(before)) for node, before in work.after.items()}
     return Lowered(tuple(ends), _below([*ends, *work.ends], after, work.fed), after)
 
@@ -162,7 +162,7 @@ class Lowering:
         self.after: dict[Node, list[Node]] = {}
         self.ends: list[Node] = []
 
-    def lowered(self, nodes: Sequence[Node], level: Level) -> list[Node]:
+    def lower_nodes(self, nodes: Sequence[Node], level: Level) -> list[Node]:
         """Return what stands for `nodes`, once all that they need has been built in `level`."""
         known = set(level.new)
         order = schedule(nodes, known)
@@ -178,7 +178,7 @@ class Lowering:
                 level.new[node] = last  # for what only waits for the loop
             else:
                 first = last = level.new[node] = self._same(node, level)
-            touches = touched(node)
+            touches = list_touched(node)
             if touches:
                 turn = [] if level.turn is None else [level.turn]
                 self.after.setdefault(first, []).extend([*before.add(touches, last), *turn])
@@ -202,7 +202,7 @@ class Lowering:
         if level.nodes_of_loop is None or level.outside is None or level.pivot is None:
             return node
         if isinstance(node, Variable):  # the loop writes it, so each iteration reads it anew
-            return made(Read(node), (node,), node, (level.pivot,), f"{node.name}/read")
+            return make_node(Read(node), (node,), node, (level.pivot,), f"{node.name}/read")
         if node not in level.entered:
             (there,) = self._here((node,), level.outside)
             level.entered[node] = level.nodes_of_loop.enter(there, constant=True)
@@ -235,10 +235,10 @@ class Lowering:
             strict=True,
         )
         inside = Level(dict(outer), nodes_of_loop, level)
-        (test,) = self.lowered([loop.test], _part(inside, loop, nodes_of_loop.merges))
+        (test,) = self.lower_nodes([loop.test], _part(inside, loop, nodes_of_loop.merges))
         nodes_of_loop.decide(test)
         body = _part(inside, loop, nodes_of_loop.going)
-        ends = self.lowered([*loop.body, *(loop.saved[k] for k in places)], body)
+        ends = self.lower_nodes([*loop.body, *(loop.saved[k] for k in places)], body)
         nodes_of_loop.close(ends[:count], ends[count:])
         if loop.ordered:
             self.after[nodes_of_loop.pass_turn()] = body.effects
