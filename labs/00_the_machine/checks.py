@@ -3,6 +3,7 @@
 import numpy as np
 
 from autograder.checks import Feedback, LabSettings, check, close
+from autograder.errors import StudentError
 
 LAB = LabSettings(preload=("numpy",))
 
@@ -78,6 +79,14 @@ def the_last_axis_is_the_fastest(student, rng):
         elif list(np.ravel(got)) == stepping(shape, 1):
             hint = f"That counts numbers; each has {item} bytes."
         close(got, want, called=f"strides_of({shape}, {item})", hint=hint)
+    shape, item = [int(rng.integers(2, 7)), 1 << 25, 1 << 25], int(rng.choice([4, 8]))
+    called, hint = f"strides_of({shape}, {item})", "Strides are numbers. Which array do you need?"
+    try:
+        got = student.call("strides_of", shape, item)
+    except StudentError as error:
+        told = f"{called}, more than any memory holds, raised {str(error).rstrip('. ')}."
+        raise Feedback(told, hint=hint) from error
+    close(got, stepping(shape, item), called=called, hint=hint)
 
 
 @check("strides", weight=2)

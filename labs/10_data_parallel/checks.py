@@ -5,7 +5,16 @@ import numpy as np
 from autograder.checks import Feedback, LabSettings, check
 from autograder.errors import StudentError
 
-LAB = LabSettings(wall_s=180.0, call_s=20.0, memory_mib=2048, preload=("numpy", "torch", "ddp_lab"))
+LAB = LabSettings(
+    wall_s=180.0,
+    call_s=20.0,
+    memory_mib=2048,
+    preload=("numpy", "torch", "ddp_lab"),
+    withheld=(
+        "ddp_lab.data_parallel.bucketing:assign",
+        "ddp_lab.data_parallel:DistributedDataParallel",
+    ),
+)
 
 SHAPES = ((3, 4), (4,), (2, 3), (2,))
 ODD = ((5,), (), (0, 3), (2, 1, 3), (7, 4))  # a scale, an empty table, a convolution, ...

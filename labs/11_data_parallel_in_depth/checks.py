@@ -7,7 +7,7 @@ from autograder.errors import StudentError
 
 HOOKS = ("fp16_compress_hook", "top_k_hook", "power_sgd_hook")
 WITHHELD = (
-    "ddp_lab.data_parallel:DistributedDataParallel",
+    *("ddp_lab.data_parallel:DistributedDataParallel", "ddp_lab.data_parallel.bucketing:assign"),
     *(f"ddp_lab.data_parallel.hooks.comm_hooks:{hook}" for hook in HOOKS),
 )
 LAB = LabSettings(

@@ -6,12 +6,20 @@ from autograder.checks import Feedback, LabSettings, check
 from autograder.errors import StudentError
 
 LATE = "torch.fx.experimental.symbolic_shapes"  # else each rank imports it, in backward(gradient)
+SCHEDULES = ("gpipe", "one_forward_one_backward", "zero_bubble")
+WITHHELD = (
+    *("ddp_lab.simulate.pipeline:pipeline", "ddp_lab.simulate.pipeline:finish_times"),
+    *(f"ddp_lab.parallel.pipeline.schedules:{name}" for name in SCHEDULES),
+    "ddp_lab.parallel.pipeline.pipeline:Pipeline",
+    "ddp_lab.parallel.tensor.conjugate:CopyForwardReduceBackward",
+    "ddp_lab.parallel.tensor.conjugate:ReduceForwardCopyBackward",
+)
 LAB = LabSettings(
     wall_s=180.0,
     call_s=20.0,
     memory_mib=2048,
     preload=("numpy", "torch", LATE, "ddp_lab"),
-    withheld=("ddp_lab.simulate.pipeline:pipeline",),
+    withheld=WITHHELD,
 )
 
 

@@ -7,7 +7,11 @@ import numpy as np
 from autograder.checks import Feedback, LabSettings, check, close
 from autograder.errors import StudentError
 
-LAB = LabSettings(wall_s=120.0, memory_mib=2048, preload=("numpy", "minitorch"))
+WITHHELD = (
+    *("minitorch.serve.batching:AIMD", "minitorch.serve.cache:Cache"),
+    *("minitorch.serve.selection:Policy", "minitorch.serve.selection:vote"),
+)
+LAB = LabSettings(wall_s=120.0, memory_mib=2048, preload=("numpy", "minitorch"), withheld=WITHHELD)
 
 
 # ---- 1. largest_batch
