@@ -131,7 +131,7 @@ def timed(seconds, amounts, turns):
         now[0] += seconds[at % len(seconds)]
         return amounts[at % len(amounts)]
 
-    return float(best_rate(work, turns, clock)), len(calls)
+    return best_rate(work, turns, clock), len(calls)
 
 
 @check("best_rate", weight=2)
@@ -146,7 +146,9 @@ def the_best_turn_counts(student, rng):
             raise Feedback(f"best_rate with {turns} turns called work {calls} times.")
         rates = amount / (np.array(seconds) + 1 / 1024)
         hint = "Which turn was not disturbed?"
-        if turns > 1:
+        shown = ", ".join(f"{s:.3g}" for s in seconds)
+        called = f"best_rate of work that does {amount:g} in each turn, in {shown} s"
+        if turns > 1 and isinstance(got, int | float | np.number):
             for other, says in (
                 (rates.mean(), "That is the mean of all turns. What do disturbed ones tell?"),
                 (rates.min(), "That is the slowest turn."),
@@ -157,7 +159,7 @@ def the_best_turn_counts(student, rng):
             ):
                 if abs(got - other) < 0.01 * other and abs(other - rates.max()) > 0.02 * other:
                     hint = says
-        close(got, rates.max(), called="best_rate", hint=hint)
+        close(got, rates.max(), called=called, hint=hint)
 
 
 @check("best_rate", requires="the_best_turn_counts")
@@ -168,7 +170,8 @@ def each_turn_has_its_own_amount(student, rng):
     got, _ = student.probe(timed, seconds=seconds, amounts=amounts, turns=3)
     want = 500.0 / (seconds[2] + 1 / 1024)
     hint = "The turn of fewest seconds is not always the one with the largest rate."
-    close(got, want, called="best_rate of turns with different amounts", hint=hint)
+    shown = ", ".join(f"{a:g} in {s:.3g} s" for a, s in zip(amounts, seconds, strict=True))
+    close(got, want, called=f"best_rate of turns that do {shown}", hint=hint)
 
 
 @check("best_rate", hidden=True, requires="the_best_turn_counts")

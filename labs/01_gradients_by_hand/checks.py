@@ -342,7 +342,8 @@ def some_logits(rng, n=6, c=4, size=2.0):
 def loss_and_gradient(student, logits, labels):
     got = student.call("cross_entropy", logits, labels)
     if not isinstance(got, list | tuple) or len(got) != 2:
-        raise Feedback("cross_entropy did not return a pair (loss, gradient).")
+        came = f"{len(got)} items" if isinstance(got, list | tuple) else type(got).__name__
+        raise Feedback(f"cross_entropy returned {came}, expected a pair (loss, gradient).")
     return got
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from autograder.checks import Feedback, LabSettings, check
+from autograder.checks import Feedback, LabSettings, check, close
 from autograder.errors import StudentError
 
 LATE = "torch.fx.experimental.symbolic_shapes"  # else each rank imports it, in backward(gradient)
@@ -89,10 +89,9 @@ def gradients_are_those_of_one_process(student, rng):
             if got is None:
                 raise Feedback(f"{told} has no gradient. Which backward is to make it?")
             if not np.allclose(got, expected, rtol=1e-9, atol=1e-12):
-                raise Feedback(
-                    f"{told} has another gradient than one process.",
-                    hint="Which gradient does the rank behind send: of its output, or its input?",
-                )
+                hint = "Which gradient does the rank behind send: of its output, or its input?"
+                called = f"{told}: its gradient, beside that of one process,"
+                close(got, expected, called=called, hint=hint, rtol=1e-9, atol=1e-12)
 
 
 @check("naive_step")
@@ -151,9 +150,9 @@ def one_rank_is_a_pipeline_too(student, rng):
 def order_of(student, name, rank, ranks, microbatches):
     got = student.call(name, rank, ranks, microbatches)
     called = f"{name}({rank}, {ranks}, {microbatches})"
-    if not isinstance(got, list) or not all(isinstance(action, str) for action in got):
+    if not isinstance(got, list | tuple) or not all(isinstance(action, str) for action in got):
         raise Feedback(f"{called} returned {got!r}, not a list of actions such as '{rank}F0'.")
-    return got, called
+    return list(got), called
 
 
 def does_all_work_once(got, called, rank, microbatches):
@@ -260,7 +259,8 @@ def without_messages_it_is_slots_of_both(student, rng):
             why = "How many slots pass from the first begin to the last end?"
             if np.isclose(got, m * (case[2] + case[3]), rtol=1e-9):
                 why = "So long a stage works. When does it wait?"
-            raise Feedback(f"step_seconds({stages}, {m}, f, b, 0) is not what a clock shows. {why}")
+            shown = f"step_seconds({stages}, {m}, {case[2]:.3g}, {case[3]:.3g}, 0)"
+            raise Feedback(f"{shown} gave {got:.4g}, a clock shows {expected:.4g}. {why}")
 
 
 @check("step_seconds", weight=2, requires="without_messages_it_is_slots_of_both")
@@ -364,7 +364,7 @@ def product(comm, x, a, b, name):
     before = x.copy(), a.copy(), b.copy()
     z = globals()[name](comm, x, a, b)
     same = all(np.array_equal(u, v) for u, v in zip(before, (x, a, b), strict=True))
-    return np.asarray(z), same
+    return None if z is None else np.asarray(z), same
 
 
 def collectives(run):
@@ -390,6 +390,8 @@ def shared(student, rng, name, ranks, cut, rows=3, width=8, hidden=24):
 def equal_everywhere(name, run, z, linear, ranks):
     for rank, (got, same) in enumerate(run.results):
         told = f"{name} on {ranks} ranks: rank {rank}"
+        if got is None:
+            raise Feedback(f"{told} returned None. Does {name} end in a return?")
         if np.shape(got) != z.shape:
             raise Feedback(f"{told} returned shape {np.shape(got)}, expected that of z, {z.shape}.")
         if not np.allclose(got, z, rtol=1e-9, atol=1e-9):
@@ -398,7 +400,7 @@ def equal_everywhere(name, run, z, linear, ranks):
                 why = "It is x W1 W2: where is the relu?"
             elif np.allclose(got * ranks, z) or np.allclose(got, z * ranks):
                 why = "It is off by the number of ranks."
-            raise Feedback(f"{told} returned another z. {why}")
+            close(got, z, called=f"{told}: z", hint=why, rtol=1e-9, atol=1e-9)
         if not same:
             raise Feedback(f"{told}: the inputs were changed.")
 

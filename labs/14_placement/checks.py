@@ -179,6 +179,10 @@ def ways_to_go(graph, where, alpha, beta, *, own=True, sends=True, far=max):
     return ranks
 
 
+def readers_of(graph, node):
+    return ", ".join(reader for reader in graph if node in graph[reader][2]) or "nobody"
+
+
 def same_ranks(student, graph, where, alpha, beta, what):
     """Compare, and say what is missing where that can be told."""
     got = student.call("upward_rank", graph, where, alpha, beta)
@@ -202,7 +206,11 @@ def same_ranks(student, graph, where, alpha, beta, what):
         hint = "Is there a message to a reader on the same device?"
     elif all_near({node: graph[node][0] for node in graph}):
         hint = "That is the node itself. What can begin only after it?"
-    raise Feedback(f"upward_rank, {what}: wrong. {hint}")
+    node = next(node for node in reversed(graph) if not near(got[node], want[node]))
+    raise Feedback(
+        f"upward_rank, {what}: {node} is {graph[node][0]:g} s long, read by {readers_of(graph, node)}: "
+        f"got {float(got[node]):.6g}, expected {want[node]:.6g}. {hint}"
+    )
 
 
 @check("upward_rank", weight=2)
