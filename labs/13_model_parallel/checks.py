@@ -482,7 +482,7 @@ def passed(student, rng, name, ranks=3):
         run = student.ranks(alone, ranks, inputs)
     except StudentError as error:
         raise Feedback(
-            f"{name}: {error.type_name} when it is applied and a gradient goes back.",
+            f"{name}: applied, and sent a gradient back, it raised {str(error).rstrip('. ')}.",
             hint="backward returns one gradient for each argument of forward: for x, and for comm.",
         ) from error
     return run, xs, grads

@@ -400,7 +400,7 @@ class Reduce(torch.autograd.Function):
         return grad, None
 
 
-# %% wrong="one_gradient_short" question="conjugate" check="copy_passes_x_and_sums_gradients" says="when it is applied"
+# %% wrong="one_gradient_short" question="conjugate" check="copy_passes_x_and_sums_gradients" says="sent a gradient back"
 class Copy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, comm):

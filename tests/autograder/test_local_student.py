@@ -25,6 +25,9 @@ stack = Stack()
 def double(x): return 2 * x
 def fails(): raise KeyError('missing')
 def later(): raise NotImplementedError('later')
+def unfit():
+    import asyncio
+    asyncio.AbstractEventLoop().stop()
 def changes(x):
     x[0] = 9
     return x
@@ -51,6 +54,17 @@ def test_arguments_are_copies(student: LocalStudent) -> None:
     x = np.zeros(2)
     assert student.call("changes", x)[0] == 9
     assert x[0] == 0
+
+
+def test_what_a_library_does_not_implement_is_an_error_of_an_answer_that_asks_for_it(
+    student: LocalStudent,
+) -> None:
+    with pytest.raises(NotAttempted):
+        student.call("later")
+    with pytest.raises(StudentError) as caught:
+        student.call("unfit")
+    assert caught.value.type_name == "NotImplementedError"
+    assert "unfit" in caught.value.where
 
 
 def test_an_exception_arrives_as_text(student: LocalStudent) -> None:
