@@ -421,9 +421,9 @@ def slopes(which, arrays, again):
             a, b = a + b, a * 0.5 + b
         loss = (a * b).sum()
     found = gradients(loss, sources)
-    if again:
+    if again and isinstance(found, (list, tuple)):
         found = gradients(found[0].sum(), sources)
-    if not isinstance(found, list) or len(found) != len(sources):
+    if not isinstance(found, (list, tuple)) or len(found) != len(sources):
         return "no list"
     kinds = [None if n is None else isinstance(n, Node) for n in found]
     nodes = [n for n in found if isinstance(n, Node)]

@@ -5,15 +5,16 @@ import numpy as np
 from autograder.checks import Feedback, LabSettings, check
 from autograder.errors import StudentError
 
+WITHHELD = (
+    *("ddp_lab.data_parallel.bucketing:assign", "ddp_lab.simulate.ddp:ddp"),
+    "ddp_lab.data_parallel:DistributedDataParallel",
+)
 LAB = LabSettings(
     wall_s=180.0,
     call_s=20.0,
     memory_mib=2048,
     preload=("numpy", "torch", "ddp_lab"),
-    withheld=(
-        "ddp_lab.data_parallel.bucketing:assign",
-        "ddp_lab.data_parallel:DistributedDataParallel",
-    ),
+    withheld=WITHHELD,
 )
 
 SHAPES = ((3, 4), (4,), (2, 3), (2,))

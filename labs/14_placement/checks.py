@@ -428,7 +428,7 @@ def the_quickest_pair_is_found(student, rng):
         }
         for name, layers in kinds.items():
             got = student.call("best_split", layers, devices, 8, *LINK)
-            if not isinstance(got, list | tuple) or len(got) != 2:
+            if not isinstance(got, list | tuple | np.ndarray) or len(got) != 2:
                 raise Feedback(f"best_split should return a pair (dp, tp): got {got!r}.")
             dp, tp = int(got[0]), int(got[1])
             if dp * tp != devices:
