@@ -204,7 +204,7 @@ def the_slowest_kind_decides(student, rng):
         seconds, kind = pair(student, task, rates)
         each = {k: task[k] / rates[k] for k in KINDS}
         hint = ""
-        if abs(seconds - each[KINDS[at]]) > 1e-9:
+        if not abs(seconds - each[KINDS[at]]) <= 1e-9:  # so that NaN is wrong
             hint = "How long does each kind take, and which one is the last to end?"
             if abs(seconds - sum(each.values())) < 1e-9:
                 hint = "That is one after the other. They go on at the same time."
@@ -222,10 +222,10 @@ def kinds_that_the_task_does_not_have_cost_nothing(student, rng):
     rates = {kind: float(rng.uniform(10, 1000)) for kind in KINDS}
     for kind in KINDS:
         seconds, named = pair(student, {kind: 3 * rates[kind]}, rates)
-        if named != kind or abs(seconds - 3) > 1e-9:
+        if named != kind or not abs(seconds - 3) <= 1e-9:
             raise Feedback(f"time_of with {kind} alone, for 3 s, gave {seconds:g} s, {named!r}.")
     seconds, named = pair(student, {KINDS[0]: 0, KINDS[1]: 2 * rates[KINDS[1]]}, rates)
-    if named != KINDS[1] or abs(seconds - 2) > 1e-9:
+    if named != KINDS[1] or not abs(seconds - 2) <= 1e-9:
         raise Feedback(f"time_of with none of {KINDS[0]} gave {seconds:g} s, {named!r}.")
 
 

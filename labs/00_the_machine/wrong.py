@@ -123,6 +123,11 @@ def time_of(task, rates):
     return seconds[quickest], quickest
 
 
+# %% wrong="no_number" question="time_of" check="the_slowest_kind_decides" says="How long does each kind take"
+def time_of(task, rates):
+    return float("nan"), max(task, key=lambda kind: task[kind] / rates[kind])
+
+
 # %% wrong="sums" question="by_tensors" check="each_class_has_the_mean_of_its_rows" says="These are sums"
 def by_tensors(x, labels, classes):
     return np.eye(classes)[labels].T @ x

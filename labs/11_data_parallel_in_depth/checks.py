@@ -1301,5 +1301,5 @@ def two_of_them_count_apart(student, rng):
     for (which, value), result in zip(calls, got, strict=True):
         due = value * factors[which][turns[which] % len(factors[which])]
         turns[which] += 1
-        if abs(result - due) > 1e-6:
+        if not abs(result - due) <= 1e-6:  # so that NaN is wrong
             raise Feedback("two RoundRobins used by turns: a wrong group.", hint=hint)

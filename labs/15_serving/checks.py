@@ -10,6 +10,7 @@ from autograder.errors import StudentError
 WITHHELD = (
     *("minitorch.serve.batching:AIMD", "minitorch.serve.cache:Cache"),
     *("minitorch.serve.selection:Policy", "minitorch.serve.selection:vote"),
+    "minitorch.serve.simulation:simulate",
 )
 LAB = LabSettings(wall_s=120.0, memory_mib=2048, preload=("numpy", "minitorch"), withheld=WITHHELD)
 

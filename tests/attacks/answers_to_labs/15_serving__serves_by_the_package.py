@@ -1,5 +1,7 @@
 # ruff: noqa
-"""The controller and the cache are the package's."""
+"""The controller, the cache and the virtual clock are the package's."""
+
+import numpy as np
 
 from minitorch import serve
 from minitorch.serve.cache import ENTRY_BYTES, MISS, Cache
@@ -19,3 +21,9 @@ class Clock:
 
     def put(self, key, value):
         self.cache.put(key, value)
+
+
+def open_loop(arrivals_ms, service_ms):
+    left = iter(service_ms)
+    served = serve.simulate([lambda size: next(left)], list(arrivals_ms), "none", 1e9)
+    return np.array(served.latency_ms)
