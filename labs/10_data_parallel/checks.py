@@ -361,7 +361,8 @@ def a_gradient_of_no_bytes_fills_nothing(student, rng):
         for empty in rng.permutation(12)[:5]:
             sizes[empty] = 0
         cap = int(rng.integers(8, 20))
-        if student.call("assign_buckets", sizes, cap) != by_the_rule(sizes, cap):
+        got = [list(bucket) for bucket in student.call("assign_buckets", sizes, cap)]
+        if got != by_the_rule(sizes, cap):
             raise Feedback(
                 f"assign_buckets({sizes}, {cap}): wrong where a gradient has no bytes.",
                 hint="By what does your code know that a bucket is new? A gradient may be empty.",
@@ -379,7 +380,7 @@ def thousands_of_parameters_are_dealt_out(student, rng):
         if error.type_name != "RecursionError":
             raise
         raise Feedback(f"5,000 parameters: {error.type_name}.", hint=hint) from error
-    if got != by_the_rule(sizes, 40):
+    if [list(bucket) for bucket in got] != by_the_rule(sizes, 40):
         raise Feedback("5,000 parameters: other buckets than by the rule.", hint="Try 50 first.")
 
 

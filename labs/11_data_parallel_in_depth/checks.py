@@ -304,9 +304,8 @@ def empty_gradients_fill_nothing(student, rng):
             sizes[empty] = 0
         order = [int(i) for i in rng.permutation(14)]
         first, cap = (int(b) for b in rng.integers(2, 20, size=2))
-        if student.call("rebuild", sizes, order, first, cap) != by_the_rule(
-            sizes, order, first, cap
-        ):
+        got = [list(bucket) for bucket in student.call("rebuild", sizes, order, first, cap)]
+        if got != by_the_rule(sizes, order, first, cap):
             raise Feedback(
                 f"rebuild({sizes}, {order}, {first}, {cap}): wrong with gradients of no bytes.",
                 hint="By what does your code know that a bucket is new? A gradient may be empty.",
@@ -323,7 +322,7 @@ def frozen_parameters_are_in_no_bucket(student, rng):
         got = student.call("rebuild", sizes, order, 40, 70)
     except StudentError as error:
         raise Feedback(f"rebuild, 13 of 20 in order: {error.type_name}.", hint=hint) from error
-    if got != by_the_rule(sizes, order, 40, 70):
+    if [list(bucket) for bucket in got] != by_the_rule(sizes, order, 40, 70):
         raise Feedback("rebuild, 13 of 20 in order: wrong.", hint=hint)
 
 
