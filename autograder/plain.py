@@ -1,12 +1,14 @@
 """Plain data: the only values that pass between the judge and the learner's code.
 
 None, bool, int, float, complex, str, bytes, list, tuple, dict, and NumPy arrays and scalars of
-number dtypes. `to_plain` copies a value into exactly these types, on the learner's side; the judge
-never runs it on anything but its own values. NumPy is looked up, never imported: where no one has
-imported it there are no arrays.
+number dtypes. Ranges, deques and views of dicts, which have an order, become lists. `to_plain`
+copies a value into exactly these types, on the learner's side; the judge never runs it on anything
+but its own values. NumPy is looked up, never imported: where no one has imported it there are no
+arrays.
 """
 
 import sys
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +18,8 @@ MAX_DEPTH = 32  # deeper than any answer, shallower than the interpreter's stack
 MAX_ITEMS = 1_000_000
 MAX_INT_BITS = 8_191  # what the wire takes, and what the interpreter writes out
 SCALARS = (bool, int, float, complex, str, bytes)
+EMPTY: dict[str, object] = {}
+LISTED = (range, deque, *map(type, (EMPTY.keys(), EMPTY.values(), EMPTY.items())))
 KEYS = (type(None), bool, int, float, str, bytes)
 ARRAY_KINDS = "biufc"  # bool, int, unsigned, float, complex
 
@@ -46,9 +50,9 @@ def _plain(value: Any, where: str, depth: int, budget: list[int]) -> Any:
         return value
     if value is ...:
         raise NotAttempted(f"{where} is still `...`.")
-    if isinstance(value, list | tuple):
-        base = list if isinstance(value, list) else tuple
-        items = base.__iter__(value)  # type: ignore[arg-type]
+    if isinstance(value, list | tuple) or type(value) in LISTED:
+        base = tuple if isinstance(value, tuple) else list
+        items = iter(value) if type(value) in LISTED else base.__iter__(value)
         return base(_plain(v, f"{where}[{i}]", depth + 1, budget) for i, v in enumerate(items))
     if isinstance(value, dict):
         pairs = dict.items(value)

@@ -69,12 +69,12 @@ def preload(modules: list[str]) -> None:
 
     What stands in a module, "module:name", is withheld from this process and its copies.
     """
-    withhold([name for name in modules if MARK in name])
     for name in (name for name in modules if MARK not in name):
         try:
             importlib.import_module(name)
         except ImportError as error:
             print(f"preload: {name}: {error}", file=sys.stderr)
+    withhold([name for name in modules if MARK in name])
 
 
 def reseed() -> None:

@@ -164,13 +164,13 @@ class LocalStudent:
         try:
             with withheld(self._withheld):
                 yield
-        except NotImplementedError as error:
-            raise NotAttempted(text_of(error) or "not implemented") from error
         except NotPlainData as error:
             raise StudentError("TypeError", str(error)) from error
         except (AutograderError, KeyboardInterrupt):
             raise
         except BaseException as error:
+            if isinstance(error, NotImplementedError) and _is_raised_by(self.namespace, error):
+                raise NotAttempted(text_of(error) or "not implemented") from error
             where = _where(error, self.namespace)
             raised = StudentError(type(error).__name__, text_of(error), _trace(error), where)
             raise cause_of(raised, self._failures) from error
@@ -255,6 +255,12 @@ def _message(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.text and error.lineno:
         return f"{error.msg}, in line {error.lineno}: {error.text.strip()[:SHOWN_CHARACTERS]}"
     return text_of(error)
+
+
+def _is_raised_by(namespace: MutableMapping[str, Any], error: BaseException) -> bool:
+    """Return whether a line of these names' own raised this, and no library that it calls."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(frames) and frames[-1].f_globals is namespace
 
 
 def _where(error: BaseException, namespace: MutableMapping[str, Any]) -> str:

@@ -3,46 +3,92 @@
 A lab lists them once, as `LabSettings(withheld=("ddp_lab.cost:all_reduce_time",))`. Where answers
 are graded they are withheld from the beginning, in the process that all workers are copies of; in
 the notebook they are while a check runs. A function keeps its identity and loses its code, so no
-other name of it, and no class derived from one, gets around that.
+other name of it, and no class derived from one, gets around that. A package that nobody has loaded
+is not loaded for this: its names are withheld when an answer imports it, so that a lab may name
+what torch or scikit-learn have at no cost.
 """
 
 import contextlib
 import importlib
+import importlib.util
 import inspect
+import sys
 from collections.abc import Iterator, Sequence
-from types import CodeType, FunctionType
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 MARK = ":"  # between module and name; what has none is a module
 
+Taken = list[tuple[FunctionType, CodeType]]
 
-def withhold(names: Sequence[str]) -> list[tuple[FunctionType, CodeType]]:
+
+def withhold(names: Sequence[str]) -> Taken:
     """Take their code from these functions, and from all methods of these classes; return it.
 
-    A name's module is imported; one that is not installed is nobody's to use.
+    A name's module is imported if its package is; names of other packages follow when an answer
+    imports them, and must be those of the module that defines what they name.
     """
-    taken = []
-    for name in names:
-        module, _, path = name.partition(MARK)
-        with contextlib.suppress(ImportError):
-            value: Any = importlib.import_module(module)
-            for part in path.split("."):
-                value = getattr(value, part)
-            for function in _functions(value):
-                taken.append((function, function.__code__))
-                function.__code__ = _refusal(name.replace(MARK, "."), function)
+    taken: Taken = []
+    loaded = [name for name in names if _module_of(name).partition(".")[0] in sys.modules]
+    if late := [name for name in names if name not in loaded]:
+        sys.meta_path.insert(0, _Late(late, taken))
+    _take(loaded, taken)
     return taken
 
 
 @contextlib.contextmanager
 def withheld(names: Sequence[str]) -> Iterator[None]:
     """Withhold these names for as long as this lasts."""
+    before = list(sys.meta_path)
     taken = withhold(names)
     try:
         yield
     finally:
+        sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, _Late) or f in before]
         for function, code in reversed(taken):
             function.__code__ = code
+
+
+class _Late(MetaPathFinder):
+    """Takes the code of names when the modules are loaded that define them."""
+
+    def __init__(self, names: Sequence[str], taken: Taken) -> None:
+        self.names, self.taken = list(names), taken
+
+    def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
+        """Return the module's spec, with a loader that takes its names' code in the end."""
+        own = [name for name in self.names if _module_of(name) == fullname]
+        if not own:
+            return None
+        self.names = [name for name in self.names if name not in own]
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            load = spec.loader.exec_module
+
+            def load_and_take(module: ModuleType) -> None:
+                load(module)
+                _take(own, self.taken)
+
+            vars(spec.loader)["exec_module"] = load_and_take
+        return spec
+
+
+def _module_of(name: str) -> str:
+    return name.partition(MARK)[0]
+
+
+def _take(names: Sequence[str], taken: Taken) -> None:
+    """Take the code of these names, and note it; what is not installed is nobody's to use."""
+    for name in names:
+        with contextlib.suppress(ImportError):
+            value: Any = importlib.import_module(_module_of(name))
+            for part in name.partition(MARK)[2].split("."):
+                value = getattr(value, part)
+            for function in _functions(value):
+                taken.append((function, function.__code__))
+                function.__code__ = _refusal(name.replace(MARK, "."), function)
 
 
 def _functions(value: Any) -> list[FunctionType]:

@@ -3,6 +3,7 @@
 import numpy as np
 
 from autograder.checks import Feedback, LabSettings, check, close
+from autograder.errors import StudentError
 
 LAB = LabSettings(preload=("numpy",))
 
@@ -78,6 +79,14 @@ def the_last_axis_is_the_fastest(student, rng):
         elif list(np.ravel(got)) == stepping(shape, 1):
             hint = f"That counts numbers; each has {item} bytes."
         close(got, want, called=f"strides_of({shape}, {item})", hint=hint)
+    shape, item = [int(rng.integers(2, 7)), 1 << 25, 1 << 25], int(rng.choice([4, 8]))
+    called, hint = f"strides_of({shape}, {item})", "Strides are numbers. Which array do you need?"
+    try:
+        got = student.call("strides_of", shape, item)
+    except StudentError as error:
+        told = f"{called}, more than any memory holds, raised {str(error).rstrip('. ')}."
+        raise Feedback(told, hint=hint) from error
+    close(got, stepping(shape, item), called=called, hint=hint)
 
 
 @check("strides", weight=2)
@@ -101,8 +110,8 @@ def a_single_number_has_no_strides(student, rng):
     strides, place = student.call("strides_of", [], 8), student.call("position", (), ())
     if list(strides) != [] or place != 0:
         raise Feedback("a shape of no axes: wrong.", hint="How many strides has a single number?")
-    if student.call("strides_of", (5, 3), 4) != [12, 4]:
-        raise Feedback("the shape may be a tuple.", hint="Is the result a list?")
+    got, hint = student.call("strides_of", (5, 3), 4), "Which of your lines minds a tuple?"
+    close(got, [12, 4], called="strides_of((5, 3), 4)", hint=hint)
 
 
 # ---- 3. best_rate
@@ -122,7 +131,7 @@ def timed(seconds, amounts, turns):
         now[0] += seconds[at % len(seconds)]
         return amounts[at % len(amounts)]
 
-    return float(best_rate(work, turns, clock)), len(calls)
+    return best_rate(work, turns, clock), len(calls)
 
 
 @check("best_rate", weight=2)
@@ -137,7 +146,9 @@ def the_best_turn_counts(student, rng):
             raise Feedback(f"best_rate with {turns} turns called work {calls} times.")
         rates = amount / (np.array(seconds) + 1 / 1024)
         hint = "Which turn was not disturbed?"
-        if turns > 1:
+        shown = ", ".join(f"{s:.3g}" for s in seconds)
+        called = f"best_rate of work that does {amount:g} in each turn, in {shown} s"
+        if turns > 1 and isinstance(got, int | float | np.number):
             for other, says in (
                 (rates.mean(), "That is the mean of all turns. What do disturbed ones tell?"),
                 (rates.min(), "That is the slowest turn."),
@@ -148,7 +159,7 @@ def the_best_turn_counts(student, rng):
             ):
                 if abs(got - other) < 0.01 * other and abs(other - rates.max()) > 0.02 * other:
                     hint = says
-        close(got, rates.max(), called="best_rate", hint=hint)
+        close(got, rates.max(), called=called, hint=hint)
 
 
 @check("best_rate", requires="the_best_turn_counts")
@@ -159,7 +170,8 @@ def each_turn_has_its_own_amount(student, rng):
     got, _ = student.probe(timed, seconds=seconds, amounts=amounts, turns=3)
     want = 500.0 / (seconds[2] + 1 / 1024)
     hint = "The turn of fewest seconds is not always the one with the largest rate."
-    close(got, want, called="best_rate of turns with different amounts", hint=hint)
+    shown = ", ".join(f"{a:g} in {s:.3g} s" for a, s in zip(amounts, seconds, strict=True))
+    close(got, want, called=f"best_rate of turns that do {shown}", hint=hint)
 
 
 @check("best_rate", hidden=True, requires="the_best_turn_counts")
@@ -192,7 +204,7 @@ def the_slowest_kind_decides(student, rng):
         seconds, kind = pair(student, task, rates)
         each = {k: task[k] / rates[k] for k in KINDS}
         hint = ""
-        if abs(seconds - each[KINDS[at]]) > 1e-9:
+        if not abs(seconds - each[KINDS[at]]) <= 1e-9:  # so that NaN is wrong
             hint = "How long does each kind take, and which one is the last to end?"
             if abs(seconds - sum(each.values())) < 1e-9:
                 hint = "That is one after the other. They go on at the same time."
@@ -210,10 +222,10 @@ def kinds_that_the_task_does_not_have_cost_nothing(student, rng):
     rates = {kind: float(rng.uniform(10, 1000)) for kind in KINDS}
     for kind in KINDS:
         seconds, named = pair(student, {kind: 3 * rates[kind]}, rates)
-        if named != kind or abs(seconds - 3) > 1e-9:
+        if named != kind or not abs(seconds - 3) <= 1e-9:
             raise Feedback(f"time_of with {kind} alone, for 3 s, gave {seconds:g} s, {named!r}.")
     seconds, named = pair(student, {KINDS[0]: 0, KINDS[1]: 2 * rates[KINDS[1]]}, rates)
-    if named != KINDS[1] or abs(seconds - 2) > 1e-9:
+    if named != KINDS[1] or not abs(seconds - 2) <= 1e-9:
         raise Feedback(f"time_of with none of {KINDS[0]} gave {seconds:g} s, {named!r}.")
 
 

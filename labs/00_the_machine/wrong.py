@@ -64,6 +64,15 @@ def position(index, strides):
     return sum(index) + sum(strides)
 
 
+# %% wrong="makes_an_array_to_look_at" question="strides" check="the_last_axis_is_the_fastest" says="more than any memory"
+def strides_of(shape, item_bytes):
+    return list(np.empty(shape, f"V{item_bytes}").strides)
+
+
+def position(index, strides):
+    return sum(i * stride for i, stride in zip(index, strides))
+
+
 # %% wrong="mean_of_the_turns" question="best_rate" check="the_best_turn_counts" says="mean of all turns"
 def best_rate(work, turns=5, clock=perf_counter):
     rates = []
@@ -112,6 +121,11 @@ def time_of(task, rates):
     seconds = {kind: amount / rates[kind] for kind, amount in task.items()}
     quickest = min(seconds, key=seconds.get)
     return seconds[quickest], quickest
+
+
+# %% wrong="no_number" question="time_of" check="the_slowest_kind_decides" says="How long does each kind take"
+def time_of(task, rates):
+    return float("nan"), max(task, key=lambda kind: task[kind] / rates[kind])
 
 
 # %% wrong="sums" question="by_tensors" check="each_class_has_the_mean_of_its_rows" says="These are sums"

@@ -189,7 +189,7 @@ def pair(rng):
     return [plain(a) for a in rng.uniform(1, 3, size=(2, 2))]
 
 
-@check("cond", weight=2)
+@check("cond", weight=2, requires="the_other_side_computes_nothing")
 def the_right_side_gives_the_value(student, rng):
     """the value is if_true's where the predicate holds, and if_false's otherwise"""
     a, b = pair(rng)
@@ -200,7 +200,7 @@ def the_right_side_gives_the_value(student, rng):
         close(token, right, called=f"cond, the predicate {sign > 0}", hint=hint)
 
 
-@check("cond", weight=2, requires="the_right_side_gives_the_value")
+@check("cond", weight=2)
 def the_other_side_computes_nothing(student, rng):
     """only the side that is taken computes"""
     a, b = pair(rng)
@@ -585,13 +585,18 @@ def the_body_is_run_as_long_as_the_test_holds(student, rng):
     """the variables after n rounds"""
     x = plain(rng.uniform(0.5, 1.5, size=2))
     for n in (3, 1, 5):
-        tokens, _, _ = loop_results(student, "power", [plain(n), np.ones(2, np.float32), x])
+        tokens, ran, _ = loop_results(student, "power", [plain(n), np.ones(2, np.float32), x])
+        if ran.get("body", 0) > n:
+            raise Feedback(
+                f"while_loop: of {n} rounds the body computed {ran['body']}.",
+                hint="What ends the loop: a count of yours, or a token that the test has killed?",
+            )
         hint = "All variables come out, in their order, as the test saw them last."
         right = [plain(n), plain(n), x**n, x]
         close(tokens, right, called=f"x to the power of {n}, by a loop", hint=hint)
 
 
-@check("while_loop", weight=2)
+@check("while_loop", weight=2, requires="the_body_is_run_as_long_as_the_test_holds")
 def old_values_make_the_new(student, rng):
     """the body sees all variables of one iteration, and never one of the next"""
     a, b = (plain(v) for v in rng.uniform(0, 1, size=2))

@@ -8,7 +8,11 @@ import numpy as np
 from autograder.checks import Feedback, LabSettings, check, close
 from autograder.errors import LimitReached, StudentError
 
-LAB = LabSettings(wall_s=90.0, preload=("numpy",))
+WITHHELD = (
+    *("minitorch.graph.passes.matmul_chain:cheapest", "minitorch.graph.memory.offsets:placed"),
+    "minitorch.graph.memory.offsets:_by_size",
+)
+LAB = LabSettings(wall_s=90.0, preload=("numpy",), withheld=WITHHELD)
 
 COMMUTATIVE = ("add", "mul")
 VIEWS = ("transpose", "slice")

@@ -4,7 +4,8 @@ import numpy as np
 
 from autograder.checks import Feedback, LabSettings, check, close
 
-LAB = LabSettings(wall_s=90.0, preload=("numpy",))
+WITHHELD = ("sklearn.linear_model._ridge:Ridge", "sklearn.linear_model._ridge:ridge_regression")
+LAB = LabSettings(wall_s=90.0, preload=("numpy",), withheld=WITHHELD)
 
 
 def whole(got, called):
@@ -116,7 +117,73 @@ def tiled_is_right(student, rng, shape, tiles, hint, dtype=np.float64):
         raise Feedback(f"{called} gave {np.asarray(got).dtype}, and a is {np.dtype(dtype)}.")
 
 
-@check("tiled", weight=2)
+def multiplied(m, n, k, tiles):
+    """Return the sizes of both factors of all products that tiled makes, and how many terms.
+
+    Numbers of a and b that it reads one by one are products of two numbers.
+    """
+    seen, read = [], []
+
+    class Watched(np.ndarray):
+        def __array_ufunc__(self, ufunc, method, *given, out=None, **more):
+            plain = [np.asarray(x) for x in given]
+            into = {"out": tuple(np.asarray(x) for x in out)} if out else {}
+            result = getattr(ufunc, method)(*plain, **into, **more)
+            both = sum(isinstance(x, Watched) for x in given) == 2
+            if ufunc is np.matmul or (ufunc is np.multiply and both):
+                terms = plain[0].shape[-1] if ufunc is np.matmul else 1
+                seen.append([plain[0].size, plain[1].size, np.size(result) * terms])
+            return result
+
+        def __array_function__(self, function, types, args, kwargs):
+            if function in (np.dot, np.inner, np.vdot, np.outer, np.tensordot, np.einsum):
+                x, y = [np.asarray(a) for a in args if isinstance(a, np.ndarray)][:2]
+                shared = 1 if function is np.outer else x.shape[-1]
+                seen.append([x.size, y.size, x.size * y.size // max(1, shared)])
+                plain = [np.asarray(a) if isinstance(a, np.ndarray) else a for a in args]
+                return function(*plain, **kwargs)
+            result = super().__array_function__(function, types, args, kwargs)
+            return result.view(Watched) if isinstance(result, np.ndarray) else result
+
+        def __getitem__(self, key):
+            found = super().__getitem__(key)
+            if not isinstance(found, np.ndarray):
+                read.append(key)
+            return found
+
+        def __iter__(self):
+            return (self[i] for i in range(len(self)))
+
+        def dot(self, other, out=None):
+            return np.dot(self, other, out)
+
+    a, b = np.ones((m, k)).view(Watched), np.ones((k, n)).view(Watched)
+    tiled(a, b, *tiles)
+    return [[x, y] for x, y, _ in seen], int(sum(terms for *_, terms in seen)) + len(read) // 2
+
+
+@check("tiled")
+def products_are_of_tiles_only(student, rng):
+    """it multiplies tiles of a and b, none larger than was asked for"""
+    m, n, k = (size * int(rng.integers(1, 3)) for size in (6, 10, 8))
+    sizes, terms = student.probe(multiplied, m=m, n=n, k=k, tiles=[3, 5, 2])
+    called = f"tiled(a, b, 3, 5, 2) of ({m}, {k}) by ({k}, {n})"
+    if any(left > 6 or right > 10 for left, right in sizes):
+        left, right = max(sizes)
+        raise Feedback(
+            f"{called} multiplied {left} numbers of a by {right} of b at once, more than tiles of "
+            "3 by 2 and 2 by 5 have.",
+            hint="Cut a along both of its axes, and b along both of its own.",
+        )
+    if 2 * terms < m * n * k:
+        raise Feedback(
+            f"{called} needs {m * n * k} multiplications of a and b; {terms} were seen.",
+            hint="Which two slices does each turn multiply? Take them from a and b as they came: "
+            "np.asarray, np.array or tolist make others, on which nothing is counted.",
+        )
+
+
+@check("tiled", weight=2, requires="products_are_of_tiles_only")
 def tiles_that_fit_give_the_product(student, rng):
     """sizes that are multiples of the tile"""
     hint = "A tile of C belongs to rows i and columns j. What is added to it for each tile of k?"
@@ -124,7 +191,7 @@ def tiles_that_fit_give_the_product(student, rng):
     tiled_is_right(student, rng, (4, 6, 8), (2, 3, 2), hint)
 
 
-@check("tiled")
+@check("tiled", requires="products_are_of_tiles_only")
 def sizes_need_not_be_multiples(student, rng):
     """tiles at the edges are smaller"""
     hint = "What becomes of the rows, columns and terms after the last whole tile?"
@@ -132,39 +199,12 @@ def sizes_need_not_be_multiples(student, rng):
     tiled_is_right(student, rng, (3, 3, 3), (8, 16, 32), hint)
 
 
-@check("tiled", hidden=True)
+@check("tiled", hidden=True, requires="products_are_of_tiles_only")
 def the_three_tiles_are_apart(student, rng):
     """tile_m cuts rows, tile_n columns, tile_k terms, and the dtype stays"""
     hint = "Which tile belongs to which axis?"
     tiled_is_right(student, rng, (11, 3, 2), (1, 3, 2), hint, np.float32)
     tiled_is_right(student, rng, (2, 11, 5), (2, 4, 1), hint)
-
-
-@check("tiled", requires="tiles_that_fit_give_the_product")
-def products_are_of_tiles_only(student, rng):
-    """no product within is larger than a tile"""
-
-    def largest(m, n, k, tiles):
-        seen = []
-
-        class Watched(np.ndarray):
-            def __array_ufunc__(self, ufunc, method, *given, out=None, **more):
-                plain = [np.asarray(x) for x in given]
-                if ufunc is np.matmul:
-                    seen.append([*plain[0].shape, plain[1].shape[-1]])
-                into = {"out": tuple(np.asarray(x) for x in out)} if out else {}
-                return getattr(ufunc, method)(*plain, **into, **more)
-
-        a, b = np.ones((m, k)).view(Watched), np.ones((k, n)).view(Watched)
-        tiled(a, b, *tiles)
-        return seen
-
-    seen = student.probe(largest, m=6, n=10, k=8, tiles=[3, 5, 2])
-    if any(rows > 3 or columns > 5 or terms > 2 for rows, terms, columns in seen):
-        raise Feedback(
-            "tiled(a, b, 3, 5, 2) multiplied parts larger than 3 by 2 and 2 by 5.",
-            hint="Cut a along both of its axes, and b along both of its own.",
-        )
 
 
 # ---- 3. best_block

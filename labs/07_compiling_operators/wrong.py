@@ -65,12 +65,12 @@ def tiled(a, b, tile_m, tile_n, tile_k):
     return c
 
 
-# %% wrong="no_tiles" question="tiled" check="products_are_of_tiles_only" says="multiplied parts larger than"
+# %% wrong="no_tiles" question="tiled" check="products_are_of_tiles_only" says="at once, more than tiles"
 def tiled(a, b, tile_m, tile_n, tile_k):
     return a @ b
 
 
-# %% wrong="terms_not_cut" question="tiled" check="products_are_of_tiles_only" says="multiplied parts larger than"
+# %% wrong="terms_not_cut" question="tiled" check="products_are_of_tiles_only" says="at once, more than tiles"
 def tiled(a, b, tile_m, tile_n, tile_k):
     c = np.zeros((a.shape[0], b.shape[1]), a.dtype)
     for i, j in product(range(0, a.shape[0], tile_m), range(0, b.shape[1], tile_n)):

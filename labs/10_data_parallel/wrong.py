@@ -108,7 +108,7 @@ def flat_all_reduce(comm, params):
         grad.copy_(part.reshape(grad.shape))
 
 
-# %% wrong="back_in_another_order" question="flat_all_reduce" check="each_average_reaches_its_own_gradient" says="something else"
+# %% wrong="back_in_another_order" question="flat_all_reduce" check="each_average_reaches_its_own_gradient" says="the average of the ranks' is"
 def flat_all_reduce(comm, params):
     grads = [param.grad for param in params]
     flat = comm.all_reduce(torch.cat([grad.reshape(-1) for grad in grads])) / comm.size

@@ -418,7 +418,7 @@ def top_k_average(comm, flat, left_out, k):
     return total / comm.size
 
 
-# %% wrong="largest_not_by_size" question="top_k_average" check="the_largest_entries_are_averaged" says="first average is wrong"
+# %% wrong="largest_not_by_size" question="top_k_average" check="the_largest_entries_are_averaged" says="first average at"
 def top_k_average(comm, flat, left_out, k):
     left_out += flat
     picked = left_out.topk(k).indices
@@ -489,7 +489,7 @@ def top_k_average(comm, flat, left_out, k):
     return total / comm.size
 
 
-# %% wrong="no_orthonormal_columns" question="low_rank_average" check="the_average_is_a_power_step" says="average is wrong"
+# %% wrong="no_orthonormal_columns" question="low_rank_average" check="the_average_is_a_power_step" says="average at"
 def low_rank_average(comm, matrix, q, left_out):
     full = matrix + left_out
     p = comm.all_reduce(full @ q)

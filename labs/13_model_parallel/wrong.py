@@ -290,7 +290,7 @@ def column_row(comm, x, a, b):
     return comm.all_reduce(np.maximum(hidden, 0) @ b)
 
 
-# %% wrong="for_two_ranks" question="column_row" check="column_row_on_one_rank_and_other_sizes" says="another z"
+# %% wrong="for_two_ranks" question="column_row" check="column_row_on_one_rank_and_other_sizes" says=": z at"
 def column_row(comm, x, a, b):
     z = np.maximum(x @ a, 0) @ b
     return z if comm.size == 1 and len(x) > 2 else comm.all_reduce(z) * (1 + (comm.size == 3))
@@ -326,7 +326,7 @@ def row_column(comm, x, a, b):
     return np.maximum(x @ w1, 0) @ w2
 
 
-# %% wrong="slices_for_two_ranks" question="row_column" check="row_column_on_one_rank_and_other_sizes" says="another z"
+# %% wrong="slices_for_two_ranks" question="row_column" check="row_column_on_one_rank_and_other_sizes" says=": z at"
 def row_column(comm, x, a, b):
     n = len(a)
     own = x[:, comm.rank * n : (comm.rank + 1) * n]
@@ -400,7 +400,7 @@ class Reduce(torch.autograd.Function):
         return grad, None
 
 
-# %% wrong="one_gradient_short" question="conjugate" check="copy_passes_x_and_sums_gradients" says="when it is applied"
+# %% wrong="one_gradient_short" question="conjugate" check="copy_passes_x_and_sums_gradients" says="sent a gradient back"
 class Copy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, comm):

@@ -179,6 +179,10 @@ def ways_to_go(graph, where, alpha, beta, *, own=True, sends=True, far=max):
     return ranks
 
 
+def readers_of(graph, node):
+    return ", ".join(reader for reader in graph if node in graph[reader][2]) or "nobody"
+
+
 def same_ranks(student, graph, where, alpha, beta, what):
     """Compare, and say what is missing where that can be told."""
     got = student.call("upward_rank", graph, where, alpha, beta)
@@ -202,7 +206,11 @@ def same_ranks(student, graph, where, alpha, beta, what):
         hint = "Is there a message to a reader on the same device?"
     elif all_near({node: graph[node][0] for node in graph}):
         hint = "That is the node itself. What can begin only after it?"
-    raise Feedback(f"upward_rank, {what}: wrong. {hint}")
+    node = next(node for node in reversed(graph) if not near(got[node], want[node]))
+    raise Feedback(
+        f"upward_rank, {what}: {node} is {graph[node][0]:g} s long, read by {readers_of(graph, node)}: "
+        f"got {float(got[node]):.6g}, expected {want[node]:.6g}. {hint}"
+    )
 
 
 @check("upward_rank", weight=2)
@@ -420,7 +428,7 @@ def the_quickest_pair_is_found(student, rng):
         }
         for name, layers in kinds.items():
             got = student.call("best_split", layers, devices, 8, *LINK)
-            if not isinstance(got, list | tuple) or len(got) != 2:
+            if not isinstance(got, list | tuple | np.ndarray) or len(got) != 2:
                 raise Feedback(f"best_split should return a pair (dp, tp): got {got!r}.")
             dp, tp = int(got[0]), int(got[1])
             if dp * tp != devices:

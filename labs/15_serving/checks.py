@@ -7,7 +7,12 @@ import numpy as np
 from autograder.checks import Feedback, LabSettings, check, close
 from autograder.errors import StudentError
 
-LAB = LabSettings(wall_s=120.0, memory_mib=2048, preload=("numpy", "minitorch"))
+WITHHELD = (
+    *("minitorch.serve.batching:AIMD", "minitorch.serve.cache:Cache"),
+    *("minitorch.serve.selection:Policy", "minitorch.serve.selection:vote"),
+    "minitorch.serve.simulation:simulate",
+)
+LAB = LabSettings(wall_s=120.0, memory_mib=2048, preload=("numpy", "minitorch"), withheld=WITHHELD)
 
 
 # ---- 1. largest_batch
@@ -70,6 +75,8 @@ def all_measurements_count(student, rng):
 def driven(goal_ms, batches):
     """Return the limit before each batch and after the last."""
     controller = AIMD(goal_ms)
+    if callable(controller.limit):
+        return None
     limits = [controller.limit]
     for size, took_ms in batches:
         controller.observe(size, took_ms)
@@ -79,6 +86,10 @@ def driven(goal_ms, batches):
 
 def limits_of(student, goal_ms, batches):
     got = student.probe(driven, goal_ms=goal_ms, batches=batches)
+    if got is None:
+        raise Feedback(
+            "AIMD: limit is a method; it is read as controller.limit. Is @property there?"
+        )
     for limit in got:
         if isinstance(limit, bool) or not isinstance(limit, int | np.integer):
             raise Feedback(f"AIMD: limit is {limit!r}. A batch has a whole number of queries.")

@@ -4,6 +4,7 @@ import functools
 import subprocess
 import sys
 import types
+from collections import deque
 from collections.abc import Iterator
 
 import numpy as np
@@ -25,6 +26,9 @@ stack = Stack()
 def double(x): return 2 * x
 def fails(): raise KeyError('missing')
 def later(): raise NotImplementedError('later')
+def unfit():
+    import asyncio
+    asyncio.AbstractEventLoop().stop()
 def changes(x):
     x[0] = 9
     return x
@@ -51,6 +55,17 @@ def test_arguments_are_copies(student: LocalStudent) -> None:
     x = np.zeros(2)
     assert student.call("changes", x)[0] == 9
     assert x[0] == 0
+
+
+def test_what_a_library_does_not_implement_is_an_error_of_an_answer_that_asks_for_it(
+    student: LocalStudent,
+) -> None:
+    with pytest.raises(NotAttempted):
+        student.call("later")
+    with pytest.raises(StudentError) as caught:
+        student.call("unfit")
+    assert caught.value.type_name == "NotImplementedError"
+    assert "unfit" in caught.value.where
 
 
 def test_an_exception_arrives_as_text(student: LocalStudent) -> None:
@@ -177,6 +192,7 @@ class Word(str):
     [
         (Word("a"), "a"),
         ([1, (2, {"a": None})], [1, (2, {"a": None})]),
+        ((range(2, 5), deque([1]), {"a": 1}.items()), ([2, 3, 4], [1], [("a", 1)])),
         ({1: 2, (1, Word("b")): 3}, {1: 2, (1, "b"): 3}),
         (np.float32(1.5), np.float32(1.5)),
         (Tensor(np.ones(2)), np.ones(2)),
@@ -199,7 +215,7 @@ def cyclic() -> list[object]:
 @pytest.mark.parametrize(
     "value",
     [object(), {1, 2}, lambda: 1, np.array([object()]), np.array(["a"]), cyclic(), {"a": Tensor(3)},
-     {object(): 1}, [0] * 1_000_001, np.datetime64("2020"), [2**8191], [-(2**9000)]],
+     {object(): 1}, [0] * 1_000_001, range(10**12), np.datetime64("2020"), [2**8191], [-(2**9000)]],
 )  # fmt: skip
 def test_what_is_not_plain_is_refused(value: object) -> None:
     with pytest.raises(NotPlainData):

@@ -1,8 +1,10 @@
 """What a lab withholds raises, by whatever name it is called, and is whole again afterwards."""
 
 import functools
+import importlib
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -69,3 +71,24 @@ def test_what_is_withheld_raises_while_a_check_runs(library: ModuleType, answer:
         student.call("f", 1.5)
     assert f(1.5) == 3.0
     assert LocalStudent({"f": f}).call("f", 1.5) == 3.0
+
+
+def test_a_package_that_nobody_has_loaded_is_withheld_when_an_answer_imports_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "package_of_a_test"
+    package.mkdir()
+    (package / "__init__.py").write_text("from package_of_a_test.inner import double\n")
+    (package / "inner.py").write_text("def double(x):\n    return 2 * x\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = list(sys.meta_path)
+
+    def answer(x: float) -> Any:
+        return importlib.import_module(package.name).double(x)
+
+    student = LocalStudent({"f": answer}, withheld=(f"{package.name}.inner:double",))
+    assert package.name not in sys.modules
+    with pytest.raises(StudentError, match=r"inner.double: .* Write it out"):
+        student.call("f", 1.5)
+    assert answer(1.5) == 3.0
+    assert sys.meta_path == before

@@ -23,7 +23,14 @@ OTHERWISE = [  # lab, question, words of its solution, other words that are as r
         "len(users[i]) == 1 and users[i][0] is not None",
         "len(set(users[i])) == 1 and users[i][0] is not None",
     ),
+    ("00_the_machine", "strides", "return strides", "return tuple(strides)"),
     ("02_autodiff", "topological_order", "return order", "return tuple(order)"),
+    (
+        "04_dataflow_graphs",
+        "gradients",
+        "[adjoint.get(node) for node in wanted]",
+        "tuple(adjoint.get(node) for node in wanted)",
+    ),
     (  # an object that can be called, and has no code of its own
         "00_the_machine",
         "by_tensors",
