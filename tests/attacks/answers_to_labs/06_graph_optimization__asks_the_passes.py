@@ -16,5 +16,5 @@ def chain_order(sizes):
 def place(lives, sizes):
     from minitorch.graph.memory.offsets import Buffer, placed
 
-    found = placed([Buffer(i, sizes[i], *lives[i]) for i in lives], 1)
+    found = assign_offsets([Buffer(i, sizes[i], *lives[i]) for i in lives], 1)
     return {buffer.node: buffer.offset for buffer in found}
