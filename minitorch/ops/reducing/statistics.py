@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import Array, DTypeLike, Namespace, as_dtype
+from ...arrays.library import Array, DTypeLike, Index, Namespace, as_dtype
 from ...arrays.shapes import axes_or_all, axis
 from ...errors import ArgumentError
 from ...op import Gradients, Kind, Methods, apply
@@ -28,7 +28,7 @@ class Prod(Reduction):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         (d,) = self.dims
-        lead: tuple[Any, ...] = (slice(None),) * d
+        lead: tuple[Index, ...] = (slice(None),) * d
         if xp is not np or not x.shape[d]:
             return xp.prod(x, axis=d, keepdims=self.keepdim)
         while (size := x.shape[d]) > 1:
@@ -50,7 +50,7 @@ class Prod(Reduction):
         return (g * before * flip(after, d),)
 
 
-def _of_others(g: Any, x: Any, y: Any) -> Any:
+def _of_others(g: Methods, x: Methods, y: Methods) -> Methods:
     return y / x * g
 
 
@@ -106,12 +106,19 @@ def std(x: Methods, *args: Any, **options: Any) -> Any:
     return root(var(x, *args, **options))
 
 
+LONG = 2**12
+"""Numbers of a row, up to which the sums that BLAS has in registers round no more than a tree."""
+
+
 class Length(Reduction):
     """√Σx² along axes; at the origin the gradient is taken to be 0."""
 
     name = "norm"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
+        if xp is np and self.dims == (x.ndim - 1,) and x.shape[-1] <= LONG and x.dtype.char in "fd":
+            lengths: Array = np.sqrt(np.vecdot(x, x))
+            return lengths[..., None] if self.keepdim else lengths
         return xp.sqrt(xp.sum(x * x, axis=self.dims, keepdims=self.keepdim))
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
