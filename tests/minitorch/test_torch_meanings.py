@@ -366,3 +366,10 @@ def test_the_gradient_of_det_has_all_digits_however_nearly_singular_a_matrix_is(
     a, b, c = x.detach().numpy().astype(float)
     cofactors = np.stack([np.cross(b, c), np.cross(c, a), np.cross(a, b)])
     np.testing.assert_allclose(x.grad.numpy(), cofactors, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [200, 4096, 5000])
+def test_sums_of_rows_round_as_a_tree_of_sums_does(n: int) -> None:
+    x = minitorch.full((40, n), 0.1)
+    for sums in (x.sum(-1), x.mean(-1) * n, x.norm(dim=-1) ** 2 * 10):
+        np.testing.assert_allclose(sums.numpy(), np.float64(np.float32(0.1)) * n, 1e-6)

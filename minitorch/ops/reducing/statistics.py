@@ -17,7 +17,7 @@ from ..elementwise.pointwise import pow
 from ..elementwise.rows import unary
 from ..elementwise.unary import abs, ones_like, zeros_like
 from ..shaping.movement import flip, reshape
-from .reduction import Dims, ExtremeOrNaN, Reduction, extreme, mean, sum
+from .reduction import Dims, ExtremeOrNaN, Reduction, extreme, is_short, mean, sum
 from .scans import CumProd, shifted
 
 
@@ -106,17 +106,13 @@ def std(x: Methods, *args: Any, **options: Any) -> Any:
     return root(var(x, *args, **options))
 
 
-LONG = 2**12
-"""Numbers of a row, up to which the sums that BLAS has in registers round no more than a tree."""
-
-
 class Length(Reduction):
     """√Σx² along axes; at the origin the gradient is taken to be 0."""
 
     name = "norm"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        if xp is np and self.dims == (x.ndim - 1,) and x.shape[-1] <= LONG and x.dtype.char in "fd":
+        if xp is np and self.dims == (x.ndim - 1,) and x.dtype.char in "fd" and is_short(x):
             lengths: Array = np.sqrt(np.vecdot(x, x))
             return lengths[..., None] if self.keepdim else lengths
         return xp.sqrt(xp.sum(x * x, axis=self.dims, keepdims=self.keepdim))
