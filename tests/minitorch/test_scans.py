@@ -1,4 +1,4 @@
-"""Running sums and products with gradients of both orders, by PyTorch; recurrences step by step."""
+"""Products, running ones and sums, with gradients of both orders, by PyTorch; recurrences."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def results(lib: Any, name: str, array: Any, dim: int, dtype: str) -> list[Any]:
 
 @pytest.mark.parametrize("zeros", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", ["cumsum", "cumprod"])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "prod"])
 @pytest.mark.parametrize(("shape", "dim"), SHAPES, ids=str)
 def test_values_and_gradients_of_both_orders_are_torchs(
     shape: tuple[int, ...], dim: int, name: str, dtype: str, zeros: bool
@@ -68,6 +68,17 @@ def test_nothing_that_comes_later_is_in_a_running_value(name: str) -> None:
     for dim in (0, 1):
         want = getattr(torch, name)(torch.tensor(x), dim).numpy()
         np.testing.assert_array_equal(getattr(minitorch, name)(minitorch.tensor(x), dim), want)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_a_product_past_the_range_of_its_dtype_has_the_gradient_of_the_others(dim: int) -> None:
+    x = np.array([[1e-30, 1e-20, 2], [1e30, 1e20, 2], [3, 5, 7]], np.float32)
+    others = x[:, [1, 0, 0]].astype(float) * x[:, [2, 2, 1]]
+    tensor = minitorch.tensor(x if dim else x.T, requires_grad=True)
+    tensor.prod(dim).sum().backward()
+    with np.errstate(over="ignore"):
+        expected = others.astype(np.float32)
+    np.testing.assert_allclose(tensor.grad.numpy(), expected if dim else expected.T, 1e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])

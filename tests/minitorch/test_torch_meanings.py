@@ -353,3 +353,23 @@ def test_a_determinant_of_0_has_an_infinite_gradient_and_its_neighbours_their_ow
         lib.slogdet(x)[1].sum().backward()
         grads.append(np.abs(x.grad.numpy()))
     np.testing.assert_allclose(grads[1], grads[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("last", [1.0, 1e-6, 0.0])
+def test_the_gradient_of_det_has_all_digits_however_nearly_singular_a_matrix_is(
+    last: float,
+) -> None:
+    rng = np.random.default_rng(3)
+    left, right = (np.linalg.qr(rng.standard_normal((3, 3)))[0] for _ in range(2))
+    x = minitorch.tensor(np.float32((left * [2, 1, last]) @ right), requires_grad=True)
+    minitorch.linalg.det(x).backward()
+    a, b, c = x.detach().numpy().astype(float)
+    cofactors = np.stack([np.cross(b, c), np.cross(c, a), np.cross(a, b)])
+    np.testing.assert_allclose(x.grad.numpy(), cofactors, atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [200, 4096, 5000])
+def test_sums_of_rows_round_as_a_tree_of_sums_does(n: int) -> None:
+    x = minitorch.full((40, n), 0.1)
+    for sums in (x.sum(-1), x.mean(-1) * n, x.norm(dim=-1) ** 2 * 10):
+        np.testing.assert_allclose(sums.numpy(), np.float64(np.float32(0.1)) * n, 1e-6)

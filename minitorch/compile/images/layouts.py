@@ -3,7 +3,8 @@
 One kernel reads lines of the image and writes those of its padded copy. Two tables say where rows
 and columns of the copy begin, so any stride and dilation is a matter of numbers:
 
-    lines     vectors of a line, with a stride every s-th lane of s vectors; no samples last
+    lines     vectors of a line, with a stride every s-th lane of s vectors, or every s-th run of
+              lanes where all samples lie last and fill a part of a vector
     columns   a run of numbers for each column: all samples that lie last in the image too
     turned    blocks of samples by columns, turned around in registers: samples that lie first
 
@@ -95,10 +96,11 @@ class Layout:
         way, step, length, sizes = "columns", 1, n, (wide * along, n, 0)
         if self.last and not batch:
             way, samples, sizes = "turned", 1, (wide * along, n, images.strides[0])
-        elif along <= MOST_STRIDE and (along == 1 or not self.last):
+        elif along == 1 or (along <= MOST_STRIDE and lanes_for(self.dtype, wide * n) % n == 0):
             way, step, length, sizes = "lines", along, wide * n, (wide * n, 0, 0)
             left, begins = left * n, self.phases
-        kernel = _copy(self.dtype, lanes_for(self.dtype, length), way, step, back)
+        together = n if way == "lines" and along > 1 else 1
+        kernel = _copy(self.dtype, lanes_for(self.dtype, length), way, step, back, together)
         numbers = (samples, *lie, *self.bytes, len(self.rows), left, *sizes)
         arrays = (images, copy, self.rows, begins, self.zeros)
         grain = -(-GRAIN // max(1, images[:, 0].size))
@@ -117,11 +119,18 @@ class _Row(NamedTuple):
     sizes: Sequence[str]
     step: int
     back: bool
+    together: int
 
 
 @functools.cache
-def _copy(dtype: str, lanes: int, way: str, step: int, back: bool) -> engine.Function:
-    """Return the kernel of one of the three ways; `back` from the copy to the images."""
+def _copy(
+    dtype: str, lanes: int, way: str, step: int, back: bool, together: int
+) -> engine.Function:
+    """Return the kernel of one of the three ways; `back` from the copy to the images.
+
+    Args:
+        together: how many numbers of a line go to the same phase: the samples that lie last.
+    """
     head = Head(dtype, lanes, 4, (0,), 7)
     t, (image,), (_, out, rows, begins) = head.t, head.planes, head.arrays
     sample, channel, n_rows, border, *sizes = head.numbers
@@ -136,7 +145,7 @@ def _copy(dtype: str, lanes: int, way: str, step: int, back: bool) -> engine.Fun
             into = t.at(target, t.emit(f"load i64, ptr {t.at(fields, 8)}"))
             line = image.line_at(source, number, head.zeros)
             with t.when(*[inside] * back):
-                write(_Row(head, inside, line, into, begins, border, sizes, step, back))
+                write(_Row(head, inside, line, into, begins, border, sizes, step, back, together))
     t.do("ret void")
     return engine.Function(t.module(KERNEL))
 
@@ -164,7 +173,7 @@ def _lines(row: _Row) -> None:
             for at, mask in zip(places, masks, strict=True)
         ]
         for phase in range(step):
-            value = head.lanes_of(vectors, [lane * step + phase for lane in range(t.width)])
+            value = head.lanes_of(vectors, [_place(row, lane, phase) for lane in range(t.width)])
             with _where_present(t, row.into, row.begins, phase) as begin:
                 t.store(value, t.at(begin, v, t.scalar), valid)
 
@@ -172,12 +181,18 @@ def _lines(row: _Row) -> None:
 def _woven(row: _Row, v: str, stores: list[tuple[str, str]], valid: str) -> None:
     """Write the numbers of a line whose phases are read, all of which are there."""
     head, t, step = row.head, row.head.t, row.step
+    lying = {_place(row, k, p): p * t.width + k for p in range(step) for k in range(t.width)}
     begins = [t.emit(f"load i64, ptr {t.at(row.begins, b, 'i64')}") for b in range(step)]
     phases = [t.load(t.at(t.at(row.into, begin), v, t.scalar), valid) for begin in begins]
     for n, (at, mask) in enumerate(stores):
-        numbers = range(n * t.width, (n + 1) * t.width)
-        picked = [k % step * t.width + k // step for k in numbers]
+        picked = [lying[k] for k in range(n * t.width, (n + 1) * t.width)]
         t.store(head.lanes_of(phases, picked), t.at(row.line, at, t.scalar), mask)
+
+
+def _place(row: _Row, lane: int, phase: int) -> int:
+    """Return where in a line's `step` vectors the number lies that a phase has in this lane."""
+    column, within = divmod(lane, row.together)
+    return (column * row.step + phase) * row.together + within
 
 
 def _columns(row: _Row) -> None:

@@ -1,9 +1,8 @@
 """Gradients of images whose windows move by a stride: its phases are convolutions of one frame.
 
-An element at `phase` beyond a multiple of the stride meets the kernel's elements phase, phase +
-stride, ...: so each phase of the image is a convolution of the result with some of the kernel. The
-windows of all phases begin at the same places of the result, which is given a border once; where
-the phases are done they are woven into an image.
+A phase is every `stride`-th element of an image, and meets every `stride`-th of the kernel: so each
+is a convolution of the result with some of the kernel. All phases read the same copy of the result,
+which is given a border once; where the phases are done they are woven into an image.
 
 May import: allocator, convolutions, depthwise, layouts; engine.
 """
@@ -13,7 +12,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +24,25 @@ from .layouts import Layout
 
 _Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
+
+
+class _Phase(NamedTuple):
+    """Every `stride`-th element of an image along an axis.
+
+    Attributes:
+        first: the first of the kernel's elements that it meets, each `stride`-th.
+        met: where the results that they share in lie, counted from the phase's own place.
+    """
+
+    first: int
+    met: slice
+
+
+def _phase(at: int, size: int, stride: int, padding: int) -> _Phase:
+    """Return the phase that begins at element `at` of an image."""
+    away, first = divmod(at + padding, stride)
+    end = -(-size // stride) + away - padding // stride
+    return _Phase(first, slice(end - len(range(first, size, stride)), end))
 
 
 class Strided:
@@ -44,35 +62,32 @@ class Strided:
         groups: int, dtype: str,
     ) -> None:  # fmt: skip
         self.stride, self.groups = stride, groups
-        self.reach = tuple(-(-k // s) for k, s in zip(kernel, stride, strict=True))
-        begin = [p // s for p, s in zip(padding, stride, strict=True)]
-        sizes = zip(image[2:], padding, stride, begin, strict=True)
-        places = tuple((n - 1 + p) // s + 1 - b for n, p, s, b in sizes)
-        border = tuple(r - 1 - b for r, b in zip(self.reach, begin, strict=True))
+        axes = list(zip(kernel, stride, padding, strict=True))
+        self.phases = [[_phase(at, *axis) for at in range(axis[1])] for axis in axes]
+        self.reach = tuple(max(phase.met.stop for phase in phases) for phases in self.phases)
+        border = tuple(-(-k // s) - 1 - p // s for k, s, p in axes)
+        places = tuple(-(-n // s) for n, s in zip(image[2:], stride, strict=True))
         ones, planes = (1, 1), math.prod(stride)
         self.frame = Windows(
             result, image[1], self.reach, places, ones, border, ones, groups, dtype, planes=planes
         )
-        size = (places[0], self.frame.line)
-        rest = tuple(p % s for p, s in zip(padding, stride, strict=True))
-        phases = [range(s) for s in stride]
-        self.layout = Layout(image, phases, size, stride, rest, self.frame.last, dtype)
+        size, whole = (places[0], self.frame.line), [range(s) for s in stride]
+        self.layout = Layout(image, whole, size, stride, (0, 0), self.frame.last, dtype)
 
     def back(self, y: _Array, w: _Array) -> _Array:
         """Return the image (N, C, height, width) for a result and kernels (O, C/G, ...)."""
         frame, (down, along) = self.frame, self.stride
-        turned = w.reshape(self.groups, -1, *w.shape[1:]).swapaxes(1, 2)
-        turned = turned.reshape(-1, turned.shape[2], *w.shape[2:])
+        turned = w.reshape(self.groups, -1, *w.shape[1:]).transpose(0, 2, 3, 4, 1)
+        turned = turned.reshape(-1, *turned.shape[2:])
         memory, out = frame.padded(y), allocator.empty((math.prod(self.layout.shape),), y.dtype)
         plane = math.prod(self.layout.shape[4:])
         start = np.zeros(len(turned), y.dtype)
-        offsets = frame.offsets.reshape(-1, *self.reach)
-        for n, (i, j) in enumerate(itertools.product(range(down), range(along))):
-            part = turned[:, :, i::down, j::along][:, :, ::-1, ::-1]
-            high, wide = part.shape[2:]
-            begins = offsets[:, self.reach[0] - high :, self.reach[1] - wide :].reshape(-1)
+        offsets = frame.offsets.reshape(-1, *self.reach).transpose(1, 2, 0)
+        for n, (rows, columns) in enumerate(itertools.product(*self.phases)):
+            part = turned[:, rows.first :: down, columns.first :: along][:, ::-1, ::-1]
+            begins = np.ascontiguousarray(offsets[rows.met, columns.met]).reshape(-1)
             kernels = np.ascontiguousarray(part).reshape(len(turned), -1)
-            frame.run(memory, kernels, start, out[n * plane :], np.ascontiguousarray(begins))
+            frame.run(memory, kernels, start, out[n * plane :], begins)
         return self.layout.undo(out)
 
 

@@ -195,13 +195,27 @@ def kl_div(input: Kind, target: Kind, *, reduction: str = "mean", log_target: bo
 # ── margins and distances ───────────────────────────────────────────────────────────────────────
 
 
+def _cosines(x1: Methods, x2: Methods, left: Methods, right: Methods) -> Methods:
+    return (x1 / left) * (x2 / right)
+
+
+_COSINES = Formula(
+    "cosine_similarity",
+    _cosines,
+    lambda g, x1, x2, left, right: g * (x2 / right) / left,
+    lambda g, x1, x2, left, right: g * (x1 / left) / right,
+    lambda g, x1, x2, left, right: -(g * _cosines(x1, x2, left, right) / left),
+    lambda g, x1, x2, left, right: -(g * _cosines(x1, x2, left, right) / right),
+)
+
+
 def cosine_similarity(x1: Kind, x2: Kind, dim: int = 1, eps: float = 1e-8) -> Kind:
     """Return the cosine of the angle between the vectors along `dim`; norms are `eps` at least."""
     shape = broadcast(tuple(x1.shape), tuple(x2.shape), op="cosine_similarity")
-    x1, x2 = x1.expand(shape), x2.expand(shape)
+    x1, x2 = (x if tuple(x.shape) == shape else x.expand(shape) for x in (x1, x2))
     left = clamp_min(vector_norm(x1, 2, dim, True), eps)
     right = clamp_min(vector_norm(x2, 2, dim, True), eps)
-    return sum((x1 / left) * (x2 / right), dim)
+    return sum(_COSINES(x1, x2, left, right), dim)
 
 
 def pairwise_distance(

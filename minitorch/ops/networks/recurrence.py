@@ -219,7 +219,9 @@ class Recurrence(_OfLayer):
             lambda: matmul(by_h.T, before),
         ]
         if _biases(inputs):
-            shares += [lambda: sum(by_x, 0), lambda: sum(by_h, 0)]
+            total = sum(by_h, 0)
+            other = (lambda: sum(by_x, 0)) if "d_x" in parts else partial(clone, total)
+            shares += [other, lambda: total]
         shares += [partial(parts.__getitem__, name) for name in ("dh", "dc") if name in parts]
         return [share() if wanted else None for share, wanted in zip(shares, wants, strict=True)]
 

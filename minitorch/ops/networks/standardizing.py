@@ -13,6 +13,7 @@ from ...arrays.library import Array, Namespace
 from ...arrays.shapes import numel
 from ...op import Flat, Gradients, KeepsSpec, Methods, Op, Spec, apply
 from ..elementwise import compiled
+from ..elementwise.binary import mul, sub
 from ..elementwise.formulas import at_once
 from ..elementwise.unary import rsqrt, zeros_like
 from ..reducing.reduction import Reduction, mean, sum
@@ -199,6 +200,38 @@ class BatchNorm(KeepsSpec):
         affine = apply(sums, out_grad, x, moments)
         by_x = apply(into, out_grad, x, weight, moments, affine)
         return by_x, affine[0], affine[1], None
+
+
+class FixedBatchNorm(KeepsSpec):
+    """Each channel standardized by moments that do not follow x, times a weight, plus a bias.
+
+    Inputs x, weight, bias, mean and variance, of one dtype; the last two get no gradient.
+    """
+
+    on_arrays = True
+    reads_output = False
+    name = "batch_norm"
+
+    def __init__(self, eps: float) -> None:
+        self.eps = eps
+
+    def compute(self, xp: Namespace, x: Array, *vectors: Array) -> Array:
+        weight, bias, centre, spread = vectors
+        scale = weight / xp.sqrt(spread + self.eps)
+        columns = (xp.reshape(v, _column_of(x)) for v in (centre, scale, bias))
+        y: Array = at_once(shifted, (x, *columns))
+        return y
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """By x the gradient, scaled; the weight's is Σ g y, the bias's Σ g."""
+        (x, weight, _, *moments), g, wants = node.inputs, out_grad, node.wants
+        centre, inverse = moments[0], rsqrt(moments[1] + self.eps)
+        by_x = mul(g, reshape(weight * inverse, _column_of(x))) if wants[0] else None
+        if type(g) is np.ndarray and wants[1]:
+            return by_x, *BatchNormSums(self.eps).compute(np, g, x, np.stack(moments)), None, None
+        over, away = _but_channels(x), sub(x, reshape(centre, _column_of(x)))
+        by_weight = sum(g * away, over) * inverse if wants[1] else None
+        return by_x, by_weight, sum(g, over) if wants[2] else None, None, None
 
 
 class BatchNormSums(Op):

@@ -75,7 +75,7 @@ class Det(Op):
 
 
 class Cofactors(KeepsSpec):
-    """det(A) A⁻ᵀ, which is there for singular matrices too: by singular values."""
+    """det(A) A⁻ᵀ, which is there for singular matrices too: of those by singular values."""
 
     on_arrays = True
     name = "cofactors"
@@ -84,6 +84,9 @@ class Cofactors(KeepsSpec):
         """Return U diag(Π of the other singular values) Vᵀ, with the sign of det(U Vᵀ)."""
         if not x.shape[-1]:
             return x
+        regular = _regular_cofactors(x) if xp is np else None
+        if regular is not None:
+            return regular
         u, s, vh = xp.linalg.svd(x, full_matrices=False)
         others = xp.stack(
             [xp.prod(_without(xp, s, i), axis=-1) for i in range(s.shape[-1])], axis=-1
@@ -97,6 +100,20 @@ class Cofactors(KeepsSpec):
         cofactors, back = node.output, mT(_inverse(node.inputs[0]))
         total = sum(out_grad * cofactors, (-2, -1), True)
         return (back * total - matmul(back, matmul(mT(out_grad), cofactors)),)
+
+
+def _regular_cofactors(x: Array) -> Array | None:
+    """Return det(A) A⁻ᵀ of NumPy's matrices; None where a determinant has lost bits, or is 0.
+
+    Both are of one triangular form, of whose rounding hardly any is left in the product, however
+    nearly singular A is.
+    """
+    det = np.linalg.det(x)
+    size = np.abs(det)
+    if not ((size >= np.finfo(x.dtype).tiny) & (size < math.inf)).all():
+        return None
+    cofactors: Array = np.linalg.inv(x).swapaxes(-1, -2) * det[..., None, None]
+    return cofactors
 
 
 def _without(xp: Namespace, x: Array, place: int) -> Array:

@@ -34,7 +34,13 @@ from ..shaping.movement import insert_axes
 _add: Callable[..., Array] = np.add.reduce
 Dims: TypeAlias = int | Sequence[int] | None
 LARGE = 2**12  # elements, from which on a sum by a product is worth its preparation
+LONG = 2**12  # numbers of a row, up to which BLAS's sums in registers round no more than a tree
 SHORT = 2**6  # numbers behind the axes of a sum, below which NumPy's calls for each run cost most
+
+
+def is_short(rows: Array) -> bool:
+    """Tell whether the sum of each row is as good by BLAS, in a third of the time."""
+    return rows.shape[-1] <= LONG and rows.strides[-1] == rows.itemsize
 
 
 def _sums_between(x: Array, dims: tuple[int, ...]) -> Array | None:
@@ -72,6 +78,9 @@ class Reduction(Op):
     def total(self, x: Array, dtype: DType) -> Array:
         """Return the sum of a NumPy array along the axes; the last ones as one."""
         dims, rank = self.dims, x.ndim
+        if dims == (rank - 1,) and x.size >= LARGE and x.dtype.char in "fd" and is_short(x):
+            rows: Array = np.vecdot(x, np.ones(x.shape[-1], x.dtype))
+            return rows[..., None] if self.keepdim else rows
         if len(dims) < 2 or not x.size:
             return _add(x, axis=dims, keepdims=self.keepdim, dtype=dtype)
         if dims != tuple(range(rank - len(dims), rank)) or not x.flags.c_contiguous:

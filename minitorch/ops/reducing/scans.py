@@ -96,7 +96,7 @@ class CumProd(KeepsSpec, Scan):
         """Return the product before, times s[i] = g[i] + x[i+1]·s[i+1]: right also at zeros."""
         (x,) = node.inputs
         share = apply(Recurrence(self.dim, True, by_last=True), x, out_grad)
-        return (share * _shifted(node.output, self.dim, True, ones_like),)
+        return (share * shifted(node.output, self.dim, True, ones_like),)
 
 
 class Recurrence(KeepsSpec, Scan):
@@ -133,11 +133,11 @@ class Recurrence(KeepsSpec, Scan):
         a, h, way = node.inputs[0], node.output, not self.from_end
         s = apply(Recurrence(self.dim, way, not self.by_last), a, out_grad)
         if self.by_last:
-            return _shifted(s, self.dim, not way, zeros_like) * h, s
-        return s * _shifted(h, self.dim, way, zeros_like), s
+            return shifted(s, self.dim, not way, zeros_like) * h, s
+        return s * shifted(h, self.dim, way, zeros_like), s
 
 
-def _shifted(x: Any, dim: int, later: bool, edge: Any) -> Any:
+def shifted(x: Any, dim: int, later: bool, edge: Any) -> Any:
     """Return `x` moved by one along an axis; `edge` makes what comes in of a slice."""
     n = x.shape[dim]
     first, rest = edge(narrow(x, dim, 0, min(n, 1))), max(n - 1, 0)

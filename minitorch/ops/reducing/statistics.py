@@ -3,44 +3,72 @@
 import math
 from typing import Any
 
-from ...arrays.library import Array, DTypeLike, Namespace, as_dtype
+import numpy as np
+
+from ...arrays.library import Array, DTypeLike, Index, Namespace, as_dtype
 from ...arrays.shapes import axes_or_all, axis
-from ...errors import ArgumentError, GraphError
+from ...errors import ArgumentError
 from ...op import Gradients, Kind, Methods, apply
 from ..elementwise.binary import where
-from ..elementwise.casting import cast_to, clone, floats_only
+from ..elementwise.casting import cast_to, floats_only
+from ..elementwise.formulas import at_once
 from ..elementwise.logic import eq, ne
 from ..elementwise.pointwise import pow
 from ..elementwise.rows import unary
-from ..elementwise.unary import abs, zeros_like
-from ..shaping.indexing import narrow
-from ..shaping.joining import cat
-from ..shaping.movement import reshape
-from .reduction import Dims, ExtremeOrNaN, Reduction, extreme, mean, sum
+from ..elementwise.unary import abs, ones_like, zeros_like
+from ..shaping.movement import flip, reshape
+from .reduction import Dims, ExtremeOrNaN, Reduction, extreme, is_short, mean, sum
+from .scans import CumProd, shifted
+
+
+class Prod(Reduction):
+    """The product along one axis, as a tree of products of halves, which rounds least."""
+
+    name = "prod"
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        (d,) = self.dims
+        lead: tuple[Index, ...] = (slice(None),) * d
+        if xp is not np or not x.shape[d]:
+            return xp.prod(x, axis=d, keepdims=self.keepdim)
+        while (size := x.shape[d]) > 1:
+            half = size // 2
+            pairs = x[(*lead, slice(0, half))] * x[(*lead, slice(half, 2 * half))]
+            if size % 2:
+                pairs[(*lead, slice(0, 1))] *= x[(*lead, slice(2 * half, None))]
+            x = pairs
+        return np.array(x if self.keepdim else x[(*lead, 0)])
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the product of the others, times the gradient: right also where elements are 0."""
+        x, d = node.inputs[0], self.dims[0]
+        g, y = (self.spread(value, x) for value in (out_grad, node.output))
+        if type(y) is np.ndarray and _is_normal(y):
+            return (at_once(_of_others, (g, x, y)),)
+        before = shifted(apply(CumProd(d), x), d, True, ones_like)
+        after = shifted(apply(CumProd(d), flip(x, d)), d, True, ones_like)
+        return (g * before * flip(after, d),)
+
+
+def _of_others(g: Methods, x: Methods, y: Methods) -> Methods:
+    return y / x * g
+
+
+def _is_normal(y: Array) -> bool:
+    """Tell whether all numbers are finite and have all their bits."""
+    size = np.abs(y)
+    return bool((size >= np.finfo(y.dtype).tiny).all() and np.isfinite(size).all())
 
 
 def prod(
     x: Kind, dim: int | None = None, keepdim: bool = False, *, dtype: DTypeLike = None
 ) -> Kind:
-    """Return the product along `dim`, or of all elements; integers multiply as int64.
-
-    A tree of products of halves, whose gradient is right also where elements are 0.
-    """
+    """Return the product along `dim`, or of all elements; integers multiply as int64."""
     x = cast_to(x, dtype or ("int64" if as_dtype(x.dtype).kind != "f" else x.dtype))
-    d = 0 if dim is None else axis(dim, len(x.shape), "prod")
-    flat = reshape(x, -1) if dim is None or not x.shape else x
-    flat = clone(flat) if flat.shape[d] == 1 else flat  # a product is no view
-    if flat.shape[d] is None:
-        raise GraphError(f"prod: axis {d} of {tuple(x.shape)} has no known size. Give it one.")
-    while (size := flat.shape[d]) > 1:
-        half = size // 2
-        pairs = narrow(flat, d, 0, half) * narrow(flat, d, half, half)
-        flat = cat((pairs, narrow(flat, d, 2 * half, 1)), d) if size % 2 else pairs
-    if not flat.shape[d]:
-        flat = sum(flat, d, True) * 0 + 1
     if dim is None or not x.shape:
-        return reshape(flat, (1,) * len(x.shape) if keepdim else ())
-    return flat if keepdim else reshape(flat, (*flat.shape[:d], *flat.shape[d + 1 :]))
+        product = apply(Prod((0,), False), reshape(x, -1))
+        return reshape(product, (1,) * len(x.shape) if keepdim else ())
+    return apply(Prod((axis(dim, len(x.shape), "prod"),), keepdim), x)
 
 
 root = unary(
@@ -84,6 +112,9 @@ class Length(Reduction):
     name = "norm"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
+        if xp is np and self.dims == (x.ndim - 1,) and x.dtype.char in "fd" and is_short(x):
+            lengths: Array = np.sqrt(np.vecdot(x, x))
+            return lengths[..., None] if self.keepdim else lengths
         return xp.sqrt(xp.sum(x * x, axis=self.dims, keepdims=self.keepdim))
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:

@@ -55,10 +55,13 @@ def _add_rows(into: Array, index: tuple[Any, ...], values: Array) -> bool:
     if numbers is None:
         return False
     values = np.broadcast_to(values, (*lead, *numbers.shape, *tail))
+    length = math.prod(tail)
+    if length < SHORT and _add_each(into, numbers, values, math.prod(lead), length):
+        return True
     if lead:
         starts = np.arange(math.prod(lead)) * math.prod(sizes)
         numbers = starts.reshape(-1, *(1,) * numbers.ndim) + numbers
-    rows, length = numbers.reshape(-1), math.prod(tail)
+    rows = numbers.reshape(-1)
     values = np.ascontiguousarray(values, into.dtype).reshape(len(rows), length)
     if length < SHORT:
         if length > 1:
@@ -67,6 +70,14 @@ def _add_rows(into: Array, index: tuple[Any, ...], values: Array) -> bool:
     elif not compiled.add_rows(into.reshape(-1, length), rows, values):
         np.add.at(into.reshape(-1, length), rows, values)
     return True
+
+
+def _add_each(into: Array, numbers: Array, values: Array, lead: int, length: int) -> bool:
+    """Let a kernel add short rows, the same ones in each of `lead` parts, if it can."""
+    shape = (lead, numbers.size, length)
+    index = np.broadcast_to(numbers.reshape(-1, 1), shape)
+    part = np.ascontiguousarray(values, into.dtype).reshape(shape)
+    return compiled.scatter_add(into.reshape(lead, -1, length), index, 1, part)
 
 
 def row_numbers(arrays: Sequence[Any], sizes: Sequence[int]) -> Array | None:

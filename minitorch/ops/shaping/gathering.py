@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays import allocator
 from ...arrays.library import Array, DType, Namespace, as_dtype, cast, check_fits, copied, int64
 from ...arrays.shapes import axis, broadcast, known, numel
 from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
@@ -334,8 +335,11 @@ class OneHot(Flat):
     def compute(self, xp: Namespace, index: Array) -> Array:
         """Return the zeros and ones, of shape (*index.shape, num_classes)."""
         if xp is np:
-            out = np.empty((*index.shape, self.num_classes), self.dtype)
-            np.equal(index[..., None], np.arange(self.num_classes), out=out)
+            out = allocator.empty((*index.shape, self.num_classes), self.dtype)
+            out.fill(0)
+            classes = np.ascontiguousarray(index.reshape(-1), np.int64)
+            is_class = classes.view(np.uint64) < self.num_classes  # what is below 0 is huge
+            out.reshape(-1)[(np.arange(index.size) * self.num_classes + classes)[is_class]] = 1
             return out
         classes = xp.arange(self.num_classes, device=index.device)
         return cast(index[..., None] == classes, self.dtype)
@@ -350,9 +354,11 @@ def one_hot(index: Any, num_classes: int = -1) -> Any:
     Raises:
         AxisError: a class below 0, or not below `num_classes`.
     """
-    if num_classes < 0 or (hasattr(index, "array") and numel(tuple(index.shape))):
-        low, high = int(index.min().item()), int(index.max().item())
-        num_classes = high + 1 if num_classes < 0 else num_classes
+    if num_classes < 0:
+        num_classes = int(index.max().item()) + 1
+    array = getattr(index, "array", None)
+    if array is not None and numel(tuple(index.shape)):
+        low, high = int(array.min()), int(array.max())
         if low < 0 or high >= num_classes:
             raise AxisError(
                 f"one_hot: got class {low if low < 0 else high}, expected 0 to {num_classes - 1}."

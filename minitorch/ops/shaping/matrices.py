@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays import allocator
 from ...arrays.extensions import windows
-from ...arrays.library import Array, Namespace, as_dtype, native_device_of
-from ...arrays.shapes import axis
+from ...arrays.library import Array, Index, Namespace, as_dtype, copied, native_device_of
+from ...arrays.shapes import Shape, axis
 from ...errors import ArgumentError, ShapeError
 from ...op import Gradients, Kind, Methods, Spec, apply
 from ..elementwise.binary import where
 from ..elementwise.casting import clone
 from .indexing import ARRAY, PlaceAdd, getitem
-from .joining import cat
 from .movement import Movement, movedim, reshape
 
 
@@ -109,10 +109,13 @@ class Pad(Movement):
         return tuple(n + a + b for n, (a, b) in zip(shape, self.widths, strict=True))
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        out = xp.full(self._shape(x.shape), self.value, dtype=x.dtype, **native_device_of(x))
+        out = _empty(xp, self._shape(x.shape), x)
         into, of = [], []
-        for size, (before, after) in zip(x.shape, self.widths, strict=True):
-            into.append(slice(builtins.max(before, 0), size + before + builtins.min(after, 0)))
+        for d, (size, (before, after)) in enumerate(zip(x.shape, self.widths, strict=True)):
+            start, stop = builtins.max(before, 0), size + before + builtins.min(after, 0)
+            for border in [slice(0, start)] * (before > 0) + [slice(stop, None)] * (after > 0):
+                out[(*(slice(None),) * d, border)] = self.value
+            into.append(slice(start, stop))
             of.append(slice(builtins.max(-before, 0), size + builtins.min(after, 0)))
         out[tuple(into)] = x[tuple(of)]
         return out
@@ -125,6 +128,12 @@ class Pad(Movement):
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the gradient without its border."""
         return (apply(Pad(tuple((-a, -b) for a, b in self.widths)), out_grad),)
+
+
+def _empty(xp: Namespace, shape: Sequence[int], like: Array) -> Array:
+    if xp is np:
+        return allocator.empty(tuple(shape), like.dtype)
+    return xp.empty(tuple(shape), dtype=like.dtype, **native_device_of(like))
 
 
 def pad(x: Kind, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Kind:
@@ -161,33 +170,94 @@ def pad(x: Kind, pad: Sequence[int], mode: str = "constant", value: float | None
     if mode == "circular" and min(widths) < 0:  # what is cropped does not come round
         x = apply(Pad(tuple((min(a, 0), min(b, 0)) for a, b in pairs)), x)
         pairs = [(max(a, 0), max(b, 0)) for a, b in pairs]
-    for d, (before, after) in enumerate(pairs):
-        if before or after:
-            x = _bordered(x, d, before, after, mode)
+    sizes = zip(x.shape, pairs, strict=True)
+    x = apply(Surround([_border(n, max(a, 0), max(b, 0), mode) for n, (a, b) in sizes]), x)
+    if any(min(pair) < 0 for pair in pairs):
+        x = apply(Pad(tuple((min(a, 0), min(b, 0)) for a, b in pairs)), x)
     return x
 
 
-def _bordered(x: Kind, d: int, before: int, after: int, mode: str) -> Kind:
-    """Return `x` with a border along one axis, whose elements are copied from within."""
-    places, ahead = _border(x.shape[d], before, after, mode), (slice(None),) * d
-    if builtins.min(before, after) < 0:
-        return getitem(x, (*ahead, places))
-    end = before + x.shape[d]
-    return cat((getitem(x, (*ahead, places[:before])), x, getitem(x, (*ahead, places[end:]))), d)
+Border = tuple[list[int], list[int]]
+"""The positions on an axis that the elements before it, and behind it, are copied from."""
 
 
-def _border(size: int, before: int, after: int, mode: str) -> Any:
-    """Return the positions of the padded axis in the axis before padding."""
-    places = np.arange(-before, size + after)
+def _border(size: int, before: int, after: int, mode: str) -> Border:
+    """Return the border of an axis."""
     widest = builtins.max(before, after)
-    if mode == "replicate":
-        return np.clip(places, 0, size - 1)
-    if widest > (size if mode == "circular" else size - 1):
+    if not widest:  # the axis may have no size that is known
+        return [], []
+    if mode != "replicate" and widest > (size if mode == "circular" else size - 1):
         raise ShapeError(f"pad: got a {mode} border of {widest} for size {size}, expected less.")
-    if mode == "circular":
-        return places % size
-    places = np.abs(places)
-    return np.where(places >= size, 2 * (size - 1) - places, places)
+    places = np.arange(-before, size + after)
+    if mode == "replicate":
+        places = np.clip(places, 0, size - 1)
+    elif mode == "circular":
+        places %= size
+    else:
+        places = size - 1 - np.abs(size - 1 - np.abs(places))
+    return places[:before].tolist(), places[before + size :].tolist()
+
+
+class _Surrounding(Movement):
+    """What a border that is copied from within, axis by axis, and its gradient share."""
+
+    def __init__(self, borders: Sequence[Border]) -> None:
+        self.borders = borders
+
+    def _inside(self, sizes: Sequence[int]) -> tuple[Index, ...]:
+        starts = [len(before) for before, _ in self.borders]
+        return tuple(slice(start, start + n) for start, n in zip(starts, sizes, strict=True))
+
+    def _copies(self, sizes: Sequence[int]) -> list[tuple[tuple[Index, ...], ...]]:
+        """Return where each slice of the border is, and where what it copies is, in order."""
+        copies: list[tuple[tuple[Index, ...], ...]] = []
+        for d, (n, (before, after)) in enumerate(zip(sizes, self.borders, strict=True)):
+            lead, first = (slice(None),) * d, len(before)
+            places = (*range(first), *range(first + n, first + n + len(after)))
+            sources = (first + source for source in (*before, *after))
+            copies += [((*lead, i), (*lead, j)) for i, j in zip(places, sources, strict=True)]
+        return copies
+
+    def _grown(self, shape: Shape, sign: int) -> Any:
+        sizes = zip(shape, self.borders, strict=True)
+        return tuple(None if n is None else n + sign * len(a + b) for n, (a, b) in sizes)
+
+
+class Surround(_Surrounding):
+    """`x` with a border whose elements are copied from within."""
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        out = _empty(xp, self._grown(x.shape, 1), x)
+        out[self._inside(x.shape)] = x
+        for border, source in self._copies(x.shape):
+            out[border] = out[source]
+        return out
+
+    def infer(self, *specs: Spec) -> Spec:
+        return Spec(self._grown(specs[0].shape, 1), specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the inside with what the border has added to what it was copied from."""
+        return (apply(SurroundGradient(self.borders), out_grad),)
+
+
+class SurroundGradient(_Surrounding):
+    """The gradient of `Surround`."""
+
+    halves = "as float32"
+
+    def compute(self, xp: Namespace, g: Array) -> Array:
+        sizes, sums = self._grown(g.shape, -1), copied(g)
+        for border, source in reversed(self._copies(sizes)):
+            sums[source] += sums[border]
+        return copied(sums[self._inside(sizes)])
+
+    def infer(self, *specs: Spec) -> Spec:
+        return Spec(self._grown(specs[0].shape, -1), specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the gradient with such a border."""
+        return (apply(Surround(self.borders), out_grad),)
 
 
 class Unfold(Movement):
