@@ -12,9 +12,10 @@ from ...op import Flat, Gradients, KeepsSpec, Value
 from ...ops.shaping.broadcasting import expand_to
 from ...sweep import Rule, ancestors, count_uses, sweep
 from ...vjp import on_values
-from ..shapes.deferred import late
+from ..shapes.deferred import is_late, late, unknown
+from ..shapes.sizes import met_none
 from .graph import located
-from .node import Constant, Node, UnknownShape, convert
+from .node import Constant, Node, convert
 from .order import needed
 
 
@@ -43,17 +44,29 @@ def gradients(
             f"gradients: got {len(arriving)} grad_ys, expected {len(roots)}, one for each y."
         )
     stops = [] if stop_gradients is None else _check_nodes(stop_gradients, "stop_gradients")
-    if any(isinstance(node.shape, UnknownShape) for node in needed(roots, set())):
+    between = ancestors(sources, roots)
+    if any(n in between and (is_late(n) or unknown(n)) for n in needed(roots, set())):
         return _later(roots, sources, arriving, stops)
-    grads: dict[Node, Node | None] = {}
     with roots[0].graph.scope(name):
         seeds = _seeds(roots, arriving)
-        between = ancestors(sources, seeds)
-        if between:
-            uses = count_uses([y for y in seeds if y in between], between.__contains__)
-            seeds = {y: seed for y, seed in seeds.items() if y in uses}
-            sweep(seeds, uses, _rule(uses, set(stops)), grads.__setitem__, sources)
+        try:
+            grads = _sweep(seeds, sources, between, set(stops))
+        except TypeError as error:
+            if not met_none(error, needed(roots, set())):
+                raise
+            return _later(roots, sources, arriving, stops)  # a rule computes with sizes
     return [grads.get(x) for x in sources]
+
+
+def _sweep(
+    seeds: dict[Node, Node], sources: list[Node], between: set[object], stops: set[Node]
+) -> dict[Node, Node | None]:
+    """Return the gradient of each source that lies below a y."""
+    grads: dict[Node, Node | None] = {}
+    uses = count_uses([y for y in seeds if y in between], between.__contains__)
+    arriving = {y: seed for y, seed in seeds.items() if y in uses}
+    sweep(arriving, uses, _rule(uses, stops), grads.__setitem__, sources)
+    return grads
 
 
 def _later(
@@ -77,7 +90,10 @@ def _later(
 
         return build
 
-    return [late(by(i), inputs, x.dtype) if x in between else None for i, x in enumerate(wanted)]
+    return [
+        late(by(i), inputs, x.dtype, x.shape) if x in between else None
+        for i, x in enumerate(wanted)
+    ]
 
 
 def _seeds(roots: Sequence[Node], arriving: Sequence[object]) -> dict[Node, Node]:

@@ -8,6 +8,7 @@ it, and the line of the user's program that built it, which is what errors name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -23,6 +24,7 @@ from ...ops.elementwise.rows import operator_of
 from ...ops.methods import Methods
 from ...ops.products import linalg
 from ...ops.shaping.joining import stack
+from ..shapes import sizes
 from ..shapes.deferred import cut, deferred, is_cut
 from ..shapes.static import UNKNOWN as UNKNOWN
 from ..shapes.static import StaticShape as StaticShape
@@ -244,6 +246,15 @@ class Constant(Node):
         super().__init__(None, (), array.shape, array.dtype, name, graph)
         self.value = array
         self.follows = True
+
+
+def stand_ins(nodes: Sequence[Node], size: int) -> list[Node]:
+    """Return placeholders of a graph apart for nodes, with `size` for what is not known."""
+    with Graph().as_default():
+        return [Placeholder(n.dtype, [size if d is None else d for d in n.shape]) for n in nodes]
+
+
+once_sized = Node._once_sized = partial(sizes.once_sized, stand_ins)
 
 
 def as_shape(shape: object) -> Shape:

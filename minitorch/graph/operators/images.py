@@ -16,7 +16,6 @@ from ...ops.shaping import matrices, movement
 from ..core.naming import locates_errors, rename
 from ..core.node import Node, convert, convert_all
 from ..shapes.deferred import late, unknown
-from ..shapes.static import StaticShape
 
 TO_FRONT, TO_BACK = (0, 3, 1, 2), (0, 2, 3, 1)
 
@@ -47,9 +46,8 @@ def on_images(
     open_sizes = unknown(x) or None in tuple(x.shape)[1:3]
     if not unknown(x) and (not open_sizes or padding.upper() != "SAME" or steps in (None, (1, 1))):
         return whole(x)
-    deferred = late(whole, (x,), x.dtype)
-    deferred.shape = StaticShape((None, None, None, channels))
-    return deferred  # type: ignore[no-any-return]
+    known = (None, None, None, channels)
+    return late(whole, (x,), x.dtype, known)  # type: ignore[no-any-return]
 
 
 def inner(where: str, sizes: Any) -> tuple[int, int]:

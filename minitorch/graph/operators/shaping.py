@@ -16,7 +16,7 @@ from ...ops.elementwise.casting import cast_to
 from ...ops.shaping import indexing, joining, matrices, movement
 from ..core.gradients import Identity, StopGradient
 from ..core.naming import locates_errors, once_known, rename, rename_all
-from ..core.node import Node, UnknownShape, as_shape, build, convert, convert_all
+from ..core.node import Node, UnknownShape, build, convert, convert_all
 from ..shapes.computed import Joined, ShapeOf, computed, reshaped, tiled
 from ..shapes.deferred import late, unknown
 from ..shapes.static import StaticShape
@@ -40,9 +40,7 @@ def reshape(tensor: object, shape: Any, name: str | None = None) -> Node:
         return rename(reshaped(convert(tensor), shape), name)
     node = convert(tensor)
     if unknown(node):
-        deferred = late(lambda known: reshape(known, shape), (node,), node.dtype)
-        deferred.shape = StaticShape(as_shape(shape))
-        return rename(deferred, name)
+        return rename(late(lambda known: reshape(known, shape), (node,), node.dtype, shape), name)
     return rename(movement.reshape(node, tuple(shape)), name)
 
 

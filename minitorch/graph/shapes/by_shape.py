@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...arrays.library import Array
+from ...op import Spec
 from ..control.loop_stacks import HandleNode, Output, placeholder_like
 from ..control.while_op import While
+from ..core.gradients import Identity
 from ..core.graph import like
 from ..core.node import Node, Placeholder, build
 from ..core.order import needed, schedule
 from ..core.variables import State
 from ..executors.compiled import Run
 from ..passes.rewrite import PLANNING
-from .deferred import Late, unknown
+from .deferred import DEPENDS_ON_VALUES, Late, is_late, unknown
+from .sizes import met_none
+from .static import as_static
 
 MOST_SHAPES = 256  # sets of shapes that a run keeps its steps for
 
@@ -53,14 +57,7 @@ class ByShape:
 
 def needs_shapes(fetches: Sequence[Node], feeds: Sequence[Node]) -> bool:
     """Tell whether a run of these can only be planned once the shapes of its feeds are known."""
-    return any(_is_late(node) for node in needed(fetches, set(feeds)))
-
-
-def _is_late(node: Node) -> bool:
-    """Tell whether `node` is built late, or is a loop with something inside that is."""
-    if isinstance(node.op, While):
-        return any(map(_is_late, node.op.nodes()))
-    return isinstance(node.op, Late)
+    return any(is_late(node) for node in needed(fetches, set(feeds)))
 
 
 def _rebuild(node: Node, new: dict[Node, Node]) -> Node:
@@ -69,10 +66,11 @@ def _rebuild(node: Node, new: dict[Node, Node]) -> Node:
     control = tuple(new.get(source, source) for source in node.control_inputs)
     if isinstance(node.op, Late):
         with like(node):
-            return node.op.build(*inputs)  # type: ignore[no-any-return]
-    if isinstance(node.op, While) and (_is_late(node) or unknown(*node.inputs)):
+            value = _build(node, inputs)
+            return build(Identity(), (value,)).with_inputs((value,), control) if control else value
+    if isinstance(node.op, While) and not node.op.saved and (is_late(node) or _vary(*node.inputs)):
         return _rebuild_loop(node, inputs, control)
-    if isinstance(node.op, Output) and isinstance(inputs[0].op, While) and unknown(node):
+    if isinstance(node.op, Output) and isinstance(inputs[0].op, While) and _vary(node):
         variable = inputs[0].op.variables[node.op.slot[1]]
         with like(node):
             return build(Output(node.op.slot, variable), inputs, kind=type(node))
@@ -80,11 +78,30 @@ def _rebuild(node: Node, new: dict[Node, Node]) -> Node:
     if all(a is b for a, b in pairs):
         return node
     if node.op is None or not unknown(node):
-        return node.with_inputs(inputs, control)
+        copy = node.with_inputs(inputs, control)
+        if node.op is not None and _vary(node) and not unknown(*inputs):
+            specs = [Spec(tuple(source.shape), source.dtype) for source in inputs]
+            copy.shape = as_static(node.op.infer(*specs).shape)
+        return copy
     with like(node):
         rebuilt = node.op(*inputs)
     rebuilt.control_inputs = control
     return rebuilt  # type: ignore[no-any-return]
+
+
+def _build(node: Node, inputs: Sequence[Node]) -> Node:
+    """Return what waited for these inputs to have shapes."""
+    try:
+        return node.op.build(*inputs)  # type: ignore[no-any-return]
+    except TypeError as error:
+        if not met_none(error, inputs):
+            raise
+        raise node.error(DEPENDS_ON_VALUES) from None
+
+
+def _vary(*nodes: Node) -> bool:
+    """Tell whether something of the shape of one of these was not known before the run."""
+    return unknown(*nodes) or any(None in node.shape for node in nodes)
 
 
 def _rebuild_loop(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Node:
@@ -94,16 +111,35 @@ def _rebuild_loop(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...
     with like(node):
         variables = [placeholder_like(v, v.name) for v in loop.variables]
         for variable, first in zip(variables, inputs, strict=False):
-            if unknown(variable):
+            if _vary(variable):
                 variable.shape = first.shape
-        new: dict[Node, Node] = dict(zip(loop.entrances, inputs[count:], strict=True))
-        new.update(zip(loop.variables, variables, strict=True))
-        ends = [loop.test, *loop.body]
-        for inner in schedule(ends, set(new)):
-            if inner not in new:
-                new[inner] = _rebuild(inner, new)
-        test, *body = (new[end] for end in ends)
+        test, *body = _rebuild_round(loop, variables, inputs[count:])
+        while _let_vary(variables, body):
+            test, *body = _rebuild_round(loop, variables, inputs[count:])
         fresh = While.capturing(test, body, variables, loop.parallel_iterations)
         rebuilt = build(fresh, (*inputs[:count], *fresh.captured), kind=HandleNode)
     rebuilt.control_inputs = control
     return rebuilt
+
+
+def _rebuild_round(loop: While, variables: list[Placeholder], given: Sequence[Node]) -> list[Node]:
+    """Return a loop's test and the next values of its variables, built over these."""
+    new: dict[Node, Node] = dict(zip(loop.entrances, given, strict=True))
+    new.update(zip(loop.variables, variables, strict=True))
+    ends = [loop.test, *loop.body]
+    for inner in schedule(ends, set(new)):
+        if inner not in new:
+            new[inner] = _rebuild(inner, new)
+    return [new[end] for end in ends]
+
+
+def _let_vary(variables: Sequence[Placeholder], after: Sequence[Node]) -> bool:
+    """Forget the sizes that a round changes; tell whether there were any."""
+    changed = False
+    for variable, end in zip(variables, after, strict=True):
+        if not unknown(variable, end):
+            pairs = zip(variable.shape, end.shape, strict=True)
+            shape = as_static([a if a == b else None for a, b in pairs])
+            changed |= shape != variable.shape
+            variable.shape = shape
+    return changed

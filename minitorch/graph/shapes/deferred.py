@@ -18,7 +18,12 @@ from ...arrays.library import Array, DType, Namespace, int32, native_dtype
 from ...arrays.shapes import Shape
 from ...errors import GraphError
 from ...op import FixedSpec, Flat, Gradients, Op, Spec, Value
-from .static import UNKNOWN, StaticShape, UnknownShape
+from .static import StaticShape, UnknownShape, as_static
+
+DEPENDS_ON_VALUES = (
+    "shape: a size depends on values, so the shapes of the feeds do not tell it. Feed the value "
+    "whose size it is."
+)
 
 
 class Late(FixedSpec):
@@ -26,19 +31,29 @@ class Late(FixedSpec):
 
     pure = False
     name = "late"
-    shape = UNKNOWN
 
-    def __init__(self, build: Callable[..., Any], dtype: DType) -> None:
-        self.build, self.dtype = build, dtype
+    def __init__(self, build: Callable[..., Any], dtype: DType, shape: Shape) -> None:
+        self.build, self.dtype, self.shape = build, dtype, shape
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Raise: a run builds it first, from the shapes of what is fed."""
-        raise GraphError("shape: still not known in this run. Feed what has no shape.")
+        raise GraphError(DEPENDS_ON_VALUES)
 
 
-def late(build: Callable[..., object], inputs: Sequence[object], dtype: DType) -> Any:
-    """Return a node that stands for `build(*inputs)`, of a shape not known yet."""
-    return Late(build, dtype)(*inputs)
+def late(
+    build: Callable[..., object], inputs: Sequence[object], dtype: DType, shape: object = None
+) -> Any:
+    """Return a node that stands for `build(*inputs)`, with what is known of its shape."""
+    known = as_static(shape)
+    node = Late(build, dtype, known)(*inputs)
+    node.shape = known  # though that of an input is not
+    return node
+
+
+def is_late(node: Value) -> bool:
+    """Tell whether `node` is built late, or is a loop with something inside that is."""
+    inside = getattr(node.op, "nodes", None)
+    return isinstance(node.op, Late) or (callable(inside) and any(map(is_late, inside())))
 
 
 def unknown(*nodes: Value) -> bool:

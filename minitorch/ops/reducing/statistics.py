@@ -5,7 +5,7 @@ from typing import Any
 
 from ...arrays.library import Array, DTypeLike, Namespace, as_dtype
 from ...arrays.shapes import axes_or_all, axis
-from ...errors import ArgumentError, GraphError
+from ...errors import ArgumentError
 from ...op import Gradients, Kind, Methods, apply
 from ..elementwise.binary import where
 from ..elementwise.casting import cast_to, clone, floats_only
@@ -30,8 +30,6 @@ def prod(
     d = 0 if dim is None else axis(dim, len(x.shape), "prod")
     flat = reshape(x, -1) if dim is None or not x.shape else x
     flat = clone(flat) if flat.shape[d] == 1 else flat  # a product is no view
-    if flat.shape[d] is None:
-        raise GraphError(f"prod: axis {d} of {tuple(x.shape)} has no known size. Give it one.")
     while (size := flat.shape[d]) > 1:
         half = size // 2
         pairs = narrow(flat, d, 0, half) * narrow(flat, d, half, half)

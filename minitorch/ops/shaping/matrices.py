@@ -61,7 +61,7 @@ class Diagonal(Movement):
 
 def _on_diagonal(x: Kind, offset: int, shape: tuple[int, ...]) -> Kind:
     """Return zeros of `shape` with the last axis of `x` on a diagonal of the last two."""
-    places = np.arange(x.shape[-1])
+    places, shape = np.arange(x.shape[-1]), tuple(map(int, shape))
     rows, columns = places + builtins.max(-offset, 0), places + builtins.max(offset, 0)
     return apply(PlaceAdd((..., ARRAY, ARRAY), shape), x, rows, columns)
 

@@ -1,0 +1,138 @@
+"""What computes with sizes that only a run knows: put off until they are known."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minitorch as mt
+import minitorch.graph as tf
+
+OF_SIZES: dict[str, Callable[[Any], Any]] = {
+    "cat": lambda x: mt.cat([x, x * 2], 0),
+    "tril": lambda x: x.tril(),
+    "triu": lambda x: mt.triu(x, 1),
+    "cumprod": lambda x: x.cumprod(0),
+    "prod": lambda x: x.prod(),
+    "prod of rows": lambda x: mt.prod(x, 0),
+    "std": lambda x: x.std(0),
+    "var": lambda x: x.var(),
+    "median": lambda x: x.median(0)[0],
+    "trace": lambda x: mt.trace(x),
+    "diag": lambda x: x.diag(),
+    "another diagonal": lambda x: x.diagonal(1),
+    "repeat": lambda x: x.repeat(2, 2),
+    "roll": lambda x: x.roll(1, 0),
+    "topk": lambda x: x.topk(3, 0).values,
+    "diff": lambda x: x.diff(dim=0),
+    "expand": lambda x: x.expand(2, -1, -1),
+    "chunk": lambda x: x.chunk(2, 0)[1],
+    "unfold": lambda x: x.unfold(0, 3, 1),
+    "one after another": lambda x: (x.roll(1, 0).cumprod(0) * x).std(0),
+}
+
+
+@pytest.mark.parametrize("name", OF_SIZES)
+def test_what_computes_with_sizes_waits_until_they_are_known(name: str) -> None:
+    x = tf.placeholder(tf.float64, [None, 3])
+    y = OF_SIZES[name](x * 1.0)
+    (slope,) = tf.gradients(y * y, x)
+    (second,) = tf.gradients(tf.reduce_sum(slope * slope), x)
+    for executor in ("compiled", "interpreter", "tokens"):
+        with tf.Session(executor=executor) as session:
+            for rows in (4, 5):
+                array = np.random.default_rng(rows).uniform(0.5, 2.0, (rows, 3))
+                values = session.run([y, slope, second], {x: array})
+                for value, want in zip(values, _eager(OF_SIZES[name], array), strict=True):
+                    np.testing.assert_allclose(value, want, rtol=1e-10)
+
+
+def _eager(function: Callable[[Any], Any], array: Any) -> list[Any]:
+    x = mt.tensor(array, requires_grad=True)
+    y = function(x * 1.0)
+    (slope,) = mt.grad((y * y).sum(), [x], create_graph=True)
+    (second,) = mt.grad((slope * slope).sum(), [x])
+    return [y.detach().numpy(), slope.detach().numpy(), second.numpy()]
+
+
+def test_sizes_that_do_not_vary_are_known_before_the_run() -> None:
+    x = tf.placeholder(tf.float32, [None, 3])
+    assert x.std(0).shape == (3,)
+    assert x.roll(1, 0).shape == (None, 3)
+    assert x.repeat(2, 2).shape == (None, 6)
+    values, places = x.topk(2, 0)
+    assert (values.shape, places.shape) == ((2, 3), (2, 3))
+    assert (values.dtype, places.dtype) == (tf.float32, tf.int64)
+
+
+def test_how_many_results_there_are_must_be_known() -> None:
+    x = tf.placeholder(tf.float32, [None, 3])
+    with pytest.raises(tf.GraphError, match=r"unbind: how many results.*\(None, 3\).*Give the pl"):
+        x.unbind(0)
+
+
+def test_a_size_that_depends_on_values_is_refused_in_the_run() -> None:
+    x = tf.placeholder(tf.float32, [None])
+    y = tf.range(tf.cast(x[0], tf.int32)).roll(1, 0)
+    with tf.Session() as session, pytest.raises(tf.GraphError, match="depends on values"):
+        session.run(y, {x: [3.0]})
+
+
+def test_an_error_of_a_learners_gradient_is_not_taken_for_a_size() -> None:
+    class Twice(mt.Op):
+        def compute(self, xp: Any, *arrays: Any) -> Any:
+            return arrays[0] * 2
+
+        def gradient(self, out_grad: Any, node: Any) -> Any:
+            return out_grad * len(3)  # type: ignore[arg-type]
+
+    x = tf.placeholder(tf.float32, [None, 3])
+    with pytest.raises(TypeError, match="len"):
+        tf.gradients(Twice()(x), x)
+
+
+@pytest.mark.parametrize("pool", [tf.nn.max_pool, tf.nn.avg_pool])
+def test_pools_of_images_of_any_size_have_a_gradient(pool: Any) -> None:
+    shapes = [None, None, None, 2], [1, 5, 5, 2]
+    images = np.random.default_rng(0).normal(size=shapes[1])
+    with tf.Session() as session:
+        slopes = []
+        for shape in shapes:
+            x = tf.placeholder(tf.float64, shape)
+            y = pool(x, [1, 2, 2, 1], [1, 2, 2, 1], "SAME")
+            slopes.append(session.run(tf.gradients(y * y, x)[0], {x: images}))
+    np.testing.assert_array_equal(*slopes)
+
+
+def test_what_waits_for_its_shape_runs_after_its_control_dependencies() -> None:
+    count = tf.Variable(0.0)
+    x = tf.placeholder(tf.float32)
+    with tf.control_dependencies([tf.assign_add(count, 1.0)]):
+        y = tf.transpose(x)
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        np.testing.assert_array_equal(session.run(y, {x: [[1.0, 2.0]]}), [[1.0], [2.0]])
+        assert session.run(count) == 1.0
+
+
+def test_a_loop_whose_rows_grow_has_what_waits_for_sizes_beside_it() -> None:
+    x = tf.placeholder(tf.float64, [None, 2])
+
+    def body(i: Any, rows: Any, last: Any) -> Any:
+        return i + 1, tf.concat([rows, last], 0), last.roll(1, 0) * 2.0
+
+    shapes = [[], [None, 2], [None, 2]]
+    _, rows, last = tf.while_loop(lambda i, *_: i < 3, body, [0, x, x], shapes)
+    (slope,) = tf.gradients(tf.reduce_sum(rows * rows) + tf.reduce_sum(last.cumprod(0)), x)
+    array = np.random.default_rng(0).uniform(0.5, 1.5, (3, 2))
+    t = mt.tensor(array, requires_grad=True)
+    want_rows = want_last = t
+    for _ in range(3):
+        want_rows, want_last = mt.cat([want_rows, want_last]), want_last.roll(1, 0) * 2.0
+    total = (want_rows * want_rows).sum() + want_last.cumprod(0).sum()
+    for executor in ("compiled", "interpreter", "tokens"):
+        with tf.Session(executor=executor) as session:
+            got_rows, got_slope = session.run([rows, slope], {x: array})
+        np.testing.assert_allclose(got_rows, want_rows.detach().numpy())
+        np.testing.assert_allclose(got_slope, mt.grad(total, [t], retain_graph=True)[0].numpy())
