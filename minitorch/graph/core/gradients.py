@@ -12,7 +12,7 @@ from ...op import Flat, Gradients, KeepsSpec, Value
 from ...ops.shaping.broadcasting import expand_to
 from ...sweep import Rule, ancestors, count_uses, sweep
 from ...vjp import on_values
-from ..shapes.deferred import is_late, late, unknown
+from ..shapes.deferred import any_late, late, unknown
 from ..shapes.sizes import met_none
 from .graph import located
 from .node import Constant, Node, convert
@@ -45,7 +45,8 @@ def gradients(
         )
     stops = [] if stop_gradients is None else _check_nodes(stop_gradients, "stop_gradients")
     between = ancestors(sources, roots)
-    if any(n in between and (is_late(n) or unknown(n)) for n in needed(roots, set())):
+    inner = [node for node in needed(roots, set()) if node in between]
+    if any_late(inner) or unknown(*inner):
         return _later(roots, sources, arriving, stops)
     with roots[0].graph.scope(name):
         seeds = _seeds(roots, arriving)

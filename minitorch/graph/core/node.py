@@ -242,7 +242,7 @@ class Constant(Node):
     ) -> None:
         array = constant_array(value, dtype)
         if shape is not None:
-            array = filled_to(array, tuple(shape), name)
+            array = filled_to(array, as_static(shape).as_list(), name)
         super().__init__(None, (), array.shape, array.dtype, name, graph)
         self.value = array
         self.follows = True
@@ -331,11 +331,13 @@ def build(op: Op, inputs: Sequence[object], kind: type[Node] = Node) -> Node:
 def _graph_of(op: Op, values: Sequence[object]) -> Graph:
     """Return the graph that `op` of these values belongs to: theirs, else the default one.
 
+    What writes a variable belongs to the variable's.
+
     Raises:
         GraphError: they are of different graphs; names two nodes, their graphs and lines.
     """
     first: Node | None = None
-    for value in values:
+    for value in (*getattr(op, "writes", ()), *values):
         if not isinstance(value, Node) or getattr(value, "follows", False):
             continue
         if first is None:

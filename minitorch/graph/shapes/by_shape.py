@@ -15,7 +15,7 @@ from ..core.order import needed, schedule
 from ..core.variables import State
 from ..executors.compiled import Run
 from ..passes.rewrite import PLANNING
-from .deferred import DEPENDS_ON_VALUES, Late, is_late, unknown
+from .deferred import DEPENDS_ON_VALUES, Late, any_late, unknown
 from .sizes import met_none
 from .static import as_static
 
@@ -57,7 +57,7 @@ class ByShape:
 
 def needs_shapes(fetches: Sequence[Node], feeds: Sequence[Node]) -> bool:
     """Tell whether a run of these can only be planned once the shapes of its feeds are known."""
-    return any(is_late(node) for node in needed(fetches, set(feeds)))
+    return any_late(needed(fetches, set(feeds)))
 
 
 def _rebuild(node: Node, new: dict[Node, Node]) -> Node:
@@ -68,7 +68,11 @@ def _rebuild(node: Node, new: dict[Node, Node]) -> Node:
         with like(node):
             value = _build(node, inputs)
             return build(Identity(), (value,)).with_inputs((value,), control) if control else value
-    if isinstance(node.op, While) and not node.op.saved and (is_late(node) or _vary(*node.inputs)):
+    if (
+        isinstance(node.op, While)
+        and not node.op.saved
+        and (any_late([node]) or _vary(*node.inputs))
+    ):
         return _rebuild_loop(node, inputs, control)
     if isinstance(node.op, Output) and isinstance(inputs[0].op, While) and _vary(node):
         variable = inputs[0].op.variables[node.op.slot[1]]

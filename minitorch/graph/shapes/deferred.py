@@ -11,7 +11,7 @@ graph but static shapes: nodes use it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...arrays.library import Array, DType, Namespace, int32, native_dtype
@@ -50,10 +50,14 @@ def late(
     return node
 
 
-def is_late(node: Value) -> bool:
-    """Tell whether `node` is built late, or is a loop with something inside that is."""
-    inside = getattr(node.op, "nodes", None)
-    return isinstance(node.op, Late) or (callable(inside) and any(map(is_late, inside())))
+def any_late(nodes: Iterable[Value]) -> bool:
+    """Tell whether one of `nodes` is built late, or is a loop with something inside that is."""
+    return any(isinstance(node.op, Late) or any_late(_inside(node)) for node in nodes)
+
+
+def _inside(node: Value) -> Iterable[Value]:
+    nodes = getattr(node.op, "nodes", None)  # of a loop
+    return nodes() if callable(nodes) else ()
 
 
 def unknown(*nodes: Value) -> bool:

@@ -21,7 +21,7 @@ from .movement import Movement, movedim, reshape
 def _triangle(name: str, x: Kind, diagonal: int, lower: bool) -> Kind:
     if len(x.shape) < 2:
         raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected at least 2 axes.")
-    rows, columns = x.shape[-2:]
+    rows, columns = map(int, x.shape[-2:])  # not None, which np.tri takes for a square
     inside: Any = np.tri(rows, columns, diagonal if lower else diagonal - 1, bool)
     if not lower:
         np.logical_not(inside, out=inside)
