@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...arrays.library import Array
+from ...errors import MinitorchError
 from ...op import Spec
 from ..control.loop_stacks import HandleNode, Output, placeholder_like
 from ..control.while_op import While
 from ..core.gradients import Identity
-from ..core.graph import like
+from ..core.graph import like, located
 from ..core.node import Node, Placeholder, build
 from ..core.order import needed, schedule
 from ..core.variables import State
-from ..executors.compiled import Run
+from ..executors.compiled import Run, check_source
 from ..passes.rewrite import PLANNING
 from .deferred import DEPENDS_ON_VALUES, Late, any_late, unknown
 from .sizes import met_none
@@ -51,6 +52,7 @@ class ByShape:
                 new[node] = Placeholder(node.dtype, shape, node.name)
         for node in schedule(self.fetches, set(self.feeds)):
             if node not in new:
+                check_source(node)
                 new[node] = _rebuild(node, new)
         return self.plan([new[n] for n in self.fetches], tuple(new[n] for n in self.feeds))
 
@@ -64,20 +66,25 @@ def _rebuild(node: Node, new: dict[Node, Node]) -> Node:
     """Return `node` built over the new inputs."""
     inputs = tuple(new.get(source, source) for source in node.inputs)
     control = tuple(new.get(source, source) for source in node.control_inputs)
+    if isinstance(node, Placeholder) and node.inputs:  # is not fed
+        copy = node.with_inputs(inputs, control)
+        copy.shape = inputs[0].shape
+        return copy
     if isinstance(node.op, Late):
         with like(node):
             value = _build(node, inputs)
             return build(Identity(), (value,)).with_inputs((value,), control) if control else value
-    if (
-        isinstance(node.op, While)
-        and not node.op.saved
-        and (any_late([node]) or _vary(*node.inputs))
-    ):
+    if isinstance(node.op, While) and (any_late([node]) or _vary(*node.inputs)):
         return _rebuild_loop(node, inputs, control)
-    if isinstance(node.op, Output) and isinstance(inputs[0].op, While) and _vary(node):
+    if type(node.op) is Output and isinstance(inputs[0].op, While) and _vary(node):
         variable = inputs[0].op.variables[node.op.slot[1]]
         with like(node):
             return build(Output(node.op.slot, variable), inputs, kind=type(node))
+    return _over(node, inputs, control)
+
+
+def _over(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Node:
+    """Return a plain node over the new inputs, of the shape that they give it."""
     pairs = zip((*inputs, *control), (*node.inputs, *node.control_inputs), strict=True)
     if all(a is b for a, b in pairs):
         return node
@@ -101,6 +108,8 @@ def _build(node: Node, inputs: Sequence[Node]) -> Node:
         if not met_none(error, inputs):
             raise
         raise node.error(DEPENDS_ON_VALUES) from None
+    except MinitorchError as error:
+        raise error if "built at" in str(error) else located(error, node.built_at) from None
 
 
 def _vary(*nodes: Node) -> bool:
@@ -113,24 +122,23 @@ def _rebuild_loop(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...
     loop: While = node.op
     count = len(loop.variables)
     with like(node):
-        variables = [placeholder_like(v, v.name) for v in loop.variables]
-        for variable, first in zip(variables, inputs, strict=False):
-            if _vary(variable):
-                variable.shape = first.shape
-        test, *body = _rebuild_round(loop, variables, inputs[count:])
-        while _let_vary(variables, body):
-            test, *body = _rebuild_round(loop, variables, inputs[count:])
-        fresh = While.capturing(test, body, variables, loop.parallel_iterations)
-        rebuilt = build(fresh, (*inputs[:count], *fresh.captured), kind=HandleNode)
+        given = [placeholder_like(p, p.name) for p in loop.given]
+        for placeholder, source in zip(given, inputs, strict=True):
+            if _vary(placeholder):
+                placeholder.shape = source.shape
+        test, *after = _rebuild_round(loop, given)
+        while _let_vary(given[:count], after[:count]):
+            test, *after = _rebuild_round(loop, given)
+        ends = after[:count], given[:count], given[count:], after[count:]
+        rebuilt = build(While(test, *ends, loop.parallel_iterations), inputs, kind=HandleNode)
     rebuilt.control_inputs = control
     return rebuilt
 
 
-def _rebuild_round(loop: While, variables: list[Placeholder], given: Sequence[Node]) -> list[Node]:
-    """Return a loop's test and the next values of its variables, built over these."""
-    new: dict[Node, Node] = dict(zip(loop.entrances, given, strict=True))
-    new.update(zip(loop.variables, variables, strict=True))
-    ends = [loop.test, *loop.body]
+def _rebuild_round(loop: While, given: list[Placeholder]) -> list[Node]:
+    """Return a loop's test, its next values and what is kept of a round, built over these."""
+    new: dict[Node, Node] = dict(zip(loop.given, given, strict=True))
+    ends = [loop.test, *loop.body, *loop.saved]
     for inner in schedule(ends, set(new)):
         if inner not in new:
             new[inner] = _rebuild(inner, new)

@@ -137,3 +137,40 @@ def test_a_loop_whose_rows_grow_has_what_waits_for_sizes_beside_it() -> None:
             got_rows, got_slope = session.run([rows, slope], {x: array})
         np.testing.assert_allclose(got_rows, want_rows.detach().numpy())
         np.testing.assert_allclose(got_slope, mt.grad(total, [t], retain_graph=True)[0].numpy())
+
+
+def test_what_is_built_in_the_run_says_what_is_wrong_with_its_inputs() -> None:
+    x = tf.placeholder(tf.float32, [None, 3], name="x")
+    rolled, largest = x.roll(1, 0), x.topk(5, 0).values
+    with tf.Session() as session:
+        with pytest.raises(tf.GraphError, match="placeholder 'x' was not fed"):
+            session.run(rolled)
+        with pytest.raises(mt.errors.ArgumentError, match=r"expected 0 to 2, .*test_sizes.py:\d+"):
+            session.run(largest, {x: np.ones((2, 3))})
+
+
+def test_the_sizes_of_a_default_are_known_in_the_run() -> None:
+    x = tf.placeholder_with_default(np.full((2, 3), 2.0), [None, 3])
+    (slope,) = tf.gradients(x.cumprod(0), x)
+    with tf.Session() as session:
+        np.testing.assert_array_equal(session.run(slope), [[3.0] * 3, [2.0] * 3])
+        np.testing.assert_array_equal(session.run(slope, {x: np.ones((1, 3))}), np.ones((1, 3)))
+
+
+def test_a_loop_of_rows_and_its_gradient_stand_beside_what_waits_for_sizes() -> None:
+    x, w = tf.placeholder(tf.float64, [None, 3]), tf.constant(np.eye(3) * 0.5)
+    body = lambda i, h: (i + 1, tf.tanh(tf.matmul(h, w) + x))  # noqa: E731
+    _, state = tf.while_loop(lambda i, _: i < 3, body, [0, x])
+    (slope,) = tf.gradients(tf.reduce_sum(state * state), x)
+    (second,) = tf.gradients(tf.reduce_sum(slope.cumprod(0)), x)
+    array = np.random.default_rng(0).normal(size=(4, 3))
+    t = h = mt.tensor(array, requires_grad=True)
+    for _ in range(3):
+        h = mt.tanh(h @ mt.tensor(np.eye(3) * 0.5) + t)
+    (want,) = mt.grad((h * h).sum(), [t], create_graph=True)
+    (want_second,) = mt.grad(want.cumprod(0).sum(), [t])
+    for executor in ("compiled", "interpreter", "tokens"):
+        with tf.Session(executor=executor) as session:
+            values = session.run([state.roll(1, 0), slope, second], {x: array})
+        for value, tensor in zip(values, [h.roll(1, 0), want, want_second], strict=True):
+            np.testing.assert_allclose(value, tensor.detach().numpy(), rtol=1e-10)
