@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from ...arrays.library import Array
-from ...errors import MinitorchError
-from ...op import Spec
+from ...arrays.shapes import Shape, fill_in, numel
+from ...errors import MinitorchError, ShapeError
+from ...op import Op, Spec
 from ..control.loop_stacks import HandleNode, Output, placeholder_like
 from ..control.while_op import While
 from ..core.gradients import Identity
 from ..core.graph import like, located
-from ..core.node import Node, Placeholder, build
+from ..core.node import Constant, Node, Placeholder, build
 from ..core.order import needed, schedule
 from ..core.variables import State
 from ..executors.compiled import Run, check_source
 from ..passes.rewrite import PLANNING
-from .deferred import DEPENDS_ON_VALUES, Late, any_late, unknown
+from .computed import OfShape, ShapeOf
+from .deferred import NOT_TOLD, Late, any_late, unknown
 from .sizes import met_none
 from .static import as_static
 
@@ -85,6 +89,14 @@ def _rebuild(node: Node, new: dict[Node, Node]) -> Node:
 
 def _over(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Node:
     """Return a plain node over the new inputs, of the shape that they give it."""
+    sizes = None if node.op is None or control else _sizes(node.op, inputs)
+    if sizes is not None:
+        with like(node):
+            return Constant(sizes)
+    if isinstance(node.op, OfShape) and isinstance(inputs[0], Constant):
+        count = numel(inputs[1].shape) if len(inputs) > 1 else None
+        with like(node):
+            return build(OfShape(_fill_in(node, inputs[0].value, count)), inputs)
     pairs = zip((*inputs, *control), (*node.inputs, *node.control_inputs), strict=True)
     if all(a is b for a, b in pairs):
         return node
@@ -100,6 +112,25 @@ def _over(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> No
     return rebuilt  # type: ignore[no-any-return]
 
 
+def _sizes(op: Op, inputs: tuple[Node, ...]) -> Array | None:
+    """Return whole numbers that are computed from sizes alone, if an operator gives such."""
+    if isinstance(op, ShapeOf):
+        return None if _vary(inputs[0]) else np.array(tuple(inputs[0].shape), np.int32)
+    whole = (n for n in inputs if isinstance(n, Constant) and n.dtype.kind in "iu")
+    fixed = [node.value for node in whole]
+    if not fixed or len(fixed) < len(inputs) or not op.pure or isinstance(op, OfShape):
+        return None
+    array = np.asarray(op.compute(np, *fixed))
+    return array if array.dtype.kind in "iu" else None
+
+
+def _fill_in(node: Node, sizes: Array, count: int | None) -> Shape:
+    try:
+        return fill_in(sizes.tolist(), count, "shape")
+    except ShapeError as error:
+        raise located(error, node.built_at) from None
+
+
 def _build(node: Node, inputs: Sequence[Node]) -> Node:
     """Return what waited for these inputs to have shapes."""
     try:
@@ -107,7 +138,7 @@ def _build(node: Node, inputs: Sequence[Node]) -> Node:
     except TypeError as error:
         if not met_none(error, inputs):
             raise
-        raise node.error(DEPENDS_ON_VALUES) from None
+        raise node.error(NOT_TOLD) from None
     except MinitorchError as error:
         raise error if "built at" in str(error) else located(error, node.built_at) from None
 
@@ -123,21 +154,23 @@ def _rebuild_loop(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...
     count = len(loop.variables)
     with like(node):
         given = [placeholder_like(p, p.name) for p in loop.given]
+        pairs = zip(loop.entrances, inputs[count:], strict=True)
+        fixed: dict[Node, Node] = {p: n for p, n in pairs if isinstance(n, Constant)}
         for placeholder, source in zip(given, inputs, strict=True):
             if _vary(placeholder):
                 placeholder.shape = source.shape
-        test, *after = _rebuild_round(loop, given)
+        test, *after = _rebuild_round(loop, given, fixed)
         while _let_vary(given[:count], after[:count]):
-            test, *after = _rebuild_round(loop, given)
+            test, *after = _rebuild_round(loop, given, fixed)
         ends = after[:count], given[:count], given[count:], after[count:]
         rebuilt = build(While(test, *ends, loop.parallel_iterations), inputs, kind=HandleNode)
     rebuilt.control_inputs = control
     return rebuilt
 
 
-def _rebuild_round(loop: While, given: list[Placeholder]) -> list[Node]:
+def _rebuild_round(loop: While, given: list[Placeholder], fixed: dict[Node, Node]) -> list[Node]:
     """Return a loop's test, its next values and what is kept of a round, built over these."""
-    new: dict[Node, Node] = dict(zip(loop.given, given, strict=True))
+    new: dict[Node, Node] = dict(zip(loop.given, given, strict=True)) | fixed
     ends = [loop.test, *loop.body, *loop.saved]
     for inner in schedule(ends, set(new)):
         if inner not in new:

@@ -20,9 +20,9 @@ from ...errors import GraphError
 from ...op import FixedSpec, Flat, Gradients, Op, Spec, Value
 from .static import StaticShape, UnknownShape, as_static
 
-DEPENDS_ON_VALUES = (
-    "shape: a size depends on values, so the shapes of the feeds do not tell it. Feed the value "
-    "whose size it is."
+NOT_TOLD = (
+    "shape: the shapes of the feeds do not tell a size: it depends on values, or comes out of a "
+    "loop's lists. Say it by tf.reshape, or feed the value whose size it is."
 )
 
 
@@ -37,7 +37,7 @@ class Late(FixedSpec):
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Raise: a run builds it first, from the shapes of what is fed."""
-        raise GraphError(DEPENDS_ON_VALUES)
+        raise GraphError(NOT_TOLD)
 
 
 def late(

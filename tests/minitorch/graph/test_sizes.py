@@ -76,7 +76,7 @@ def test_how_many_results_there_are_must_be_known() -> None:
 def test_a_size_that_depends_on_values_is_refused_in_the_run() -> None:
     x = tf.placeholder(tf.float32, [None])
     y = tf.range(tf.cast(x[0], tf.int32)).roll(1, 0)
-    with tf.Session() as session, pytest.raises(tf.GraphError, match="depends on values"):
+    with tf.Session() as session, pytest.raises(tf.GraphError, match="depends on values, or"):
         session.run(y, {x: [3.0]})
 
 
@@ -174,3 +174,19 @@ def test_a_loop_of_rows_and_its_gradient_stand_beside_what_waits_for_sizes() -> 
             values = session.run([state.roll(1, 0), slope, second], {x: array})
         for value, tensor in zip(values, [h.roll(1, 0), want, want_second], strict=True):
             np.testing.assert_allclose(value, tensor.detach().numpy(), rtol=1e-10)
+
+
+def test_sizes_computed_from_sizes_are_known_in_the_run() -> None:
+    x = tf.placeholder(tf.float64, [None, 4, 3])
+    rows = tf.shape(x)[0]
+    outputs, _ = tf.nn.dynamic_rnn(tf.nn.rnn_cell.GRUCell(5), x, dtype=tf.float64)
+    start = tf.reshape(outputs, [rows, 20]).std(0) * tf.ones([rows * 2, 20], tf.float64).cumsum(0)
+    (slope,) = tf.gradients(tf.reshape(x, [rows, -1]).prod(0), x)
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        spread, values, slopes = session.run([start, outputs, slope], {x: np.full((2, 4, 3), 3.0)})
+        assert spread.shape == (4, 20)
+        np.testing.assert_allclose(spread[3], values.reshape(2, 20).std(0, ddof=1) * 4, atol=1e-12)
+        np.testing.assert_array_equal(slopes, np.full((2, 4, 3), 3.0))
+        with pytest.raises(tf.GraphError, match=r"loop's lists. Say it by tf.reshape"):
+            session.run(outputs.roll(1, 0), {x: np.ones((2, 4, 3))})
