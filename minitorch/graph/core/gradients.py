@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -81,15 +82,15 @@ def _later(
     first, second = len(roots), len(roots) + len(wanted)
     third = second + len(stops)
 
-    def by(place: int) -> Callable[..., Node]:
-        def build(*nodes: Node) -> Node:
-            ys, xs, seeds = nodes[:first], nodes[first:second], iter(nodes[third:])
-            ends = [next(seeds) if present else None for present in arrives]
-            constant = list(nodes[second:third])
-            grad = gradients(list(ys), list(xs), ends, stop_gradients=constant)[place]
-            return xs[place] * 0.0 if grad is None else grad
+    @lru_cache(1)  # all of one run are built at once
+    def build(*nodes: Node) -> list[Node]:
+        ys, xs, seeds = nodes[:first], nodes[first:second], iter(nodes[third:])
+        ends = [next(seeds) if present else None for present in arrives]
+        grads = gradients(list(ys), list(xs), ends, stop_gradients=list(nodes[second:third]))
+        return [x * 0.0 if grad is None else grad for x, grad in zip(xs, grads, strict=True)]
 
-        return build
+    def by(place: int) -> Callable[..., Node]:
+        return lambda *nodes: build(*nodes)[place]
 
     return [
         late(by(i), inputs, x.dtype, x.shape) if x in between else None

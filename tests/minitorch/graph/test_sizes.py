@@ -190,3 +190,24 @@ def test_sizes_computed_from_sizes_are_known_in_the_run() -> None:
         np.testing.assert_array_equal(slopes, np.full((2, 4, 3), 3.0))
         with pytest.raises(tf.GraphError, match=r"loop's lists. Say it by tf.reshape"):
             session.run(outputs.roll(1, 0), {x: np.ones((2, 4, 3))})
+
+
+def test_gradients_that_wait_for_sizes_are_built_together() -> None:
+    class Counted(mt.Op):
+        built = 0
+
+        def compute(self, xp: Any, *arrays: Any) -> Any:
+            return arrays[0] * 1.0
+
+        def gradient(self, out_grad: Any, node: Any) -> Any:
+            Counted.built += 1
+            return out_grad
+
+    x = tf.placeholder(tf.float64, [None, 3])
+    weights = [tf.Variable(np.ones(3)) for _ in range(4)]
+    y = Counted()(x * weights[0] * weights[1] * weights[2] * weights[3]).std(0)
+    slopes = tf.gradients(y, weights)
+    with tf.Session() as session:
+        session.run(tf.initialize_all_variables())
+        session.run(slopes, {x: np.eye(3)})
+        assert Counted.built == 1
