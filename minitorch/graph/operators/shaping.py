@@ -150,7 +150,17 @@ def _split(node: Node, sizes: int | Sequence[int], axis: int) -> list[Node]:
             f"split: got sizes {sizes} for axis {axis} of size {length}, expected them to add up "
             "to it."
         )
+    if length is None:
+        return [_piece(node, list(sizes), axis, i) for i in builtins.range(len(sizes))]
     return list(joining.split(node, list(sizes), axis))
+
+
+def _piece(node: Node, sizes: list[int], axis: int, i: int) -> Node:
+    """Return a piece of an axis whose size only the run knows, where it compares it."""
+    shape = list(node.shape)
+    shape[axis] = sizes[i]
+    piece = lambda known: joining.split(known, sizes, axis)[i]  # noqa: E731
+    return late(piece, (node,), node.dtype, shape)  # type: ignore[no-any-return]
 
 
 def _equal_pieces(node: Node, count: int, axis: int) -> list[Node]:

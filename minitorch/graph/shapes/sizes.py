@@ -64,36 +64,34 @@ def once_sized(
         error: what came of computing with None.
     Raises:
         TypeError: all sizes are known, so it has another reason.
-        GraphError: how many results there are depends on a size.
+        GraphError: no guess fits, or how many results there are depends on a size.
     """
     nodes, build = over_nodes(function, args, options)
     if not met_none(error, nodes):
         raise error
-    trials = _trials(build, lambda size: stand_ins(nodes, size))
-    results, rebuild = trials[-1]
-    if any(len(values) != len(results) for values, _ in trials):
+    trials, misfit = _trials(build, lambda size: stand_ins(nodes, size))
+    if len({len(values) for values, _ in trials}) != 1:
         shapes = " and ".join(str(tuple(node.shape)) for node in nodes)
         raise GraphError(
-            f"{function.__name__}: how many results there are depends on a size that only the run "
-            f"knows: got shape {shapes}, expected it known. Give the placeholder that size."
-        ) from None
+            f"{function.__name__}: what it gives depends on a size that only the run knows: got "
+            f"shape {shapes}, expected it known. Give the placeholder that size."
+        ) from misfit
+    results, rebuild = trials[-1]
     each = range(len(results))
     return rebuild(_late(build, nodes, i, [values[i] for values, _ in trials]) for i in each)
 
 
 def _trials(
     build: Build, stand_ins: Callable[[int], list[Node]]
-) -> list[tuple[list[Node], Rebuild]]:
-    """Return what is built with each of the guesses that fit; raise what the last met if none."""
-    trials = []
+) -> tuple[list[tuple[list[Node], Rebuild]], MinitorchError | None]:
+    """Return what is built with each of the guesses that fit, and what the last misfit was told."""
+    trials, misfit = [], None
     for size in GUESSES:
         try:
             trials.append(_taken_apart(build(*stand_ins(size))))
         except MinitorchError as error:
             misfit = error
-    if not trials:
-        raise misfit
-    return trials
+    return trials, misfit
 
 
 def _late(build: Build, nodes: Sequence[Node], i: int, trials: Sequence[Node]) -> Node:

@@ -69,7 +69,7 @@ def test_sizes_that_do_not_vary_are_known_before_the_run() -> None:
 
 def test_how_many_results_there_are_must_be_known() -> None:
     x = tf.placeholder(tf.float32, [None, 3])
-    with pytest.raises(tf.GraphError, match=r"unbind: how many results.*\(None, 3\).*Give the pl"):
+    with pytest.raises(tf.GraphError, match=r"unbind: what it gives.*\(None, 3\).*Give the pl"):
         x.unbind(0)
 
 
@@ -93,17 +93,41 @@ def test_an_error_of_a_learners_gradient_is_not_taken_for_a_size() -> None:
         tf.gradients(Twice()(x), x)
 
 
-@pytest.mark.parametrize("pool", [tf.nn.max_pool, tf.nn.avg_pool])
-def test_pools_of_images_of_any_size_have_a_gradient(pool: Any) -> None:
-    shapes = [None, None, None, 2], [1, 5, 5, 2]
-    images = np.random.default_rng(0).normal(size=shapes[1])
+FILTER = np.random.default_rng(1).normal(size=(3, 3, 2, 1))
+IMAGES: dict[str, Callable[[Any, Any], Any]] = {
+    "max_pool": lambda x, _: tf.nn.max_pool(x, [1, 2, 2, 1], [1, 2, 2, 1], "SAME"),
+    "max_pool VALID": lambda x, _: tf.nn.max_pool(x, [1, 2, 2, 1], [1, 2, 2, 1], "VALID"),
+    "avg_pool": lambda x, _: tf.nn.avg_pool(x, [1, 3, 3, 1], [1, 1, 1, 1], "SAME"),
+    "conv2d": lambda x, w: tf.nn.conv2d(x, w, [1, 2, 2, 1], "SAME"),
+    "conv2d by 1": lambda x, w: tf.nn.conv2d(x, w, [1, 1, 1, 1], "SAME"),
+}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_images_of_any_size_are_convolved_and_pooled_with_gradients(name: str) -> None:
+    images = np.random.default_rng(0).normal(size=(1, 5, 6, 2))
+    runs = []
+    for shape in ([1, 5, 6, 2], [None, None, None, 2], None):
+        x, w = tf.placeholder(tf.float64, shape), tf.Variable(FILTER)
+        y = IMAGES[name](x, w)
+        slopes = [slope for slope in tf.gradients(y * y, [x, w]) if slope is not None]
+        with tf.Session() as session:
+            session.run(w.initializer)
+            runs.append(session.run([y, *slopes], {x: images}))
+    for run in runs[1:]:
+        assert len(run) == len(runs[0])
+        for value, want in zip(run, runs[0], strict=True):
+            np.testing.assert_allclose(value, want, rtol=1e-12, atol=1e-12)
+
+
+def test_pieces_of_an_axis_of_unknown_size_have_the_sizes_asked_for() -> None:
+    x = tf.placeholder(tf.float32, [None, 2])
+    first, rest = tf.split(x, [1, 3], 0)
+    assert (first.shape, rest.shape) == ((1, 2), (3, 2))
     with tf.Session() as session:
-        slopes = []
-        for shape in shapes:
-            x = tf.placeholder(tf.float64, shape)
-            y = pool(x, [1, 2, 2, 1], [1, 2, 2, 1], "SAME")
-            slopes.append(session.run(tf.gradients(y * y, x)[0], {x: images}))
-    np.testing.assert_array_equal(*slopes)
+        np.testing.assert_array_equal(session.run(rest, {x: np.eye(4, 2)}), np.eye(4, 2)[1:])
+        with pytest.raises(mt.errors.ShapeError, match=r"got \[1, 3\] for axis 0 of size 5"):
+            session.run(rest, {x: np.eye(5, 2)})
 
 
 def test_what_waits_for_its_shape_runs_after_its_control_dependencies() -> None:
