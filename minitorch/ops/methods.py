@@ -55,9 +55,10 @@ def with_numpys_words(function: Callable[..., R]) -> Callable[..., R]:
         try:
             return function(*args, **options)
         except TypeError as error:
-            if not isinstance(args[0], Methods) or args[0]._once_sized is None:
+            once_sized = next((v._once_sized for v in args if isinstance(v, Methods)), None)
+            if once_sized is None:
                 raise
-            return args[0]._once_sized(function, args, options, error)  # type: ignore[no-any-return]
+            return once_sized(function, args, options, error)  # type: ignore[no-any-return]
 
     return call
 

@@ -30,6 +30,8 @@ OF_SIZES: dict[str, Callable[[Any], Any]] = {
     "expand": lambda x: x.expand(2, -1, -1),
     "chunk": lambda x: x.chunk(2, 0)[1],
     "unfold": lambda x: x.unfold(0, 3, 1),
+    "einsum": lambda x: mt.einsum("ij,kj->ik", x, x),
+    "cosine_similarity": lambda x: mt.cosine_similarity(x, x * x),
     "one after another": lambda x: (x.roll(1, 0).cumprod(0) * x).std(0),
 }
 
