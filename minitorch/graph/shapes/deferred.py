@@ -1,6 +1,7 @@
 """What is built once shapes are known, and slices that only the run knows.
 
-`late(build, inputs)` stands for `build(*inputs)`, for variables and placeholders without any shape.
+`late(build, inputs)` stands for `build(*inputs)`: for variables and placeholders without any shape,
+and for what computes with a size that is not known (`sizes`).
 When a run feeds arrays, `by_shape` builds the graph again over placeholders of the arrays' shapes,
 where everything is known.
 
