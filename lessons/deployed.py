@@ -14,7 +14,7 @@ from minitorch import compile as code
 from minitorch.arrays.library import Array
 from minitorch.compile import engine
 from minitorch.compile.tiled_loops import Plan, TiledLoops
-from minitorch.graph.core.order import needed
+from minitorch.graph.core.order import list_needed
 
 
 class Layer(NamedTuple):
@@ -28,7 +28,7 @@ class Layer(NamedTuple):
 
 def products(traced: Any) -> list[Layer]:
     """Return the products of a traced network of linear layers, in order."""
-    order = needed([traced.outputs], ())[::-1]  # inputs first
+    order = list_needed([traced.outputs], ())[::-1]  # inputs first
     relus = {node.inputs[0] for node in order if node.op is not None and node.op.name == "relu"}
     layers = []
     for node in order:

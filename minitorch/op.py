@@ -241,7 +241,7 @@ def apply(op: Op, /, *inputs: object) -> object:
     )
 
 
-def promoted(op: Op, operands: Sequence[tuple[DType, int | None] | Scalar]) -> DType:
+def common_dtype(op: Op, operands: Sequence[tuple[DType, int | None] | Scalar]) -> DType:
     """Return the one dtype to which `op` brings operands, given as to `result_type`.
 
     Raises:

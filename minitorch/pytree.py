@@ -38,6 +38,6 @@ def walk(
     return leaf(value)
 
 
-def mapped(function: Callable[[Any], object], tree: object) -> Any:
+def map_leaves(function: Callable[[Any], object], tree: object) -> Any:
     """Return a structure with `function` of each leaf."""
     return walk(tree, lambda value: lambda _: function(value))(iter(()))

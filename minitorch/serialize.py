@@ -72,7 +72,7 @@ def save(obj: object, f: str | os.PathLike[str] | BinaryIO) -> None:
         "structure": structure,
         "crc32": {name: _checksum(array) for name, array in arrays.items()},
     }
-    content = _written(arrays, {KEY: json.dumps(header)})
+    content = _encode(arrays, {KEY: json.dumps(header)})
     if isinstance(f, str | os.PathLike):
         _replace(Path(f), content)
     else:
@@ -110,7 +110,7 @@ def load(
             raise DamagedFile(path, f"torch's archive cannot be read ({error!r})") from error
     start = 8 + int.from_bytes(content[:8], "little")
     if content[8:9] != b"{" or start > len(content):
-        raise DamagedFile(path, _what_it_is(content, start))
+        raise DamagedFile(path, _describe_damage(content, start))
     try:
         return _read(content, start, place)
     except MALFORMED as error:
@@ -195,7 +195,7 @@ def _code(array: np.ndarray) -> str:
     return "bfloat16" if isinstance(array, Halves) else array.dtype.str
 
 
-def _written(arrays: Mapping[str, np.ndarray], metadata: dict[str, str]) -> bytes:
+def _encode(arrays: Mapping[str, np.ndarray], metadata: dict[str, str]) -> bytes:
     """Return a file: the length of the header, the header padded to 8 bytes, and the arrays."""
     header: dict[str, Any] = {METADATA: metadata}
     end = 0
@@ -252,7 +252,7 @@ def _views(entries: Mapping[str, Any], data: memoryview) -> dict[str, np.ndarray
     return arrays
 
 
-def _what_it_is(content: bytes, start: int) -> str:
+def _describe_damage(content: bytes, start: int) -> str:
     """Return what is wrong with a file that is not a length and a header of that length."""
     if content[8:9] in (b"{", b""):
         return f"it was cut short: got {len(content)} bytes, expected {start} or more"

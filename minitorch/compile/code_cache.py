@@ -168,7 +168,7 @@ def linked_code(data: bytes, name: str) -> tuple[bytes, int] | None:
         image += data[section.offset : section.offset + section.size]
     (table,) = (s for s in sections if s.kind == SYMBOLS)
     symbols = list(struct.iter_unpack("<IBBHQQ", data[table.offset : table.offset + table.size]))
-    if not _relocated(image, data, sections, places, symbols):
+    if not _relocate(image, data, sections, places, symbols):
         return None
     strings = sections[table.link].offset
     for title, _, _, section_number, value, _ in symbols:
@@ -178,7 +178,7 @@ def linked_code(data: bytes, name: str) -> tuple[bytes, int] | None:
     return None
 
 
-def _relocated(
+def _relocate(
     image: bytearray, data: bytes, sections: list[Section], places: dict[int, int],
     symbols: list[tuple[int, ...]],
 ) -> bool:  # fmt: skip

@@ -62,12 +62,12 @@ class Function:
         with _lock:
             if lasting and code_cache.directory() is not None:
                 machine = target_machine(reloc="pic", codemodel="small")
-                made = machine.emit_object(_optimised(llvm, text, machine))
+                made = machine.emit_object(_optimise(llvm, text, machine))
                 self._code = code_cache.keep(text, made, name)
                 if self._code is not None:
                     return
             self._machine = target_machine()
-            module = _optimised(llvm, text, self._machine)
+            module = _optimise(llvm, text, self._machine)
             self._engine = llvm.create_mcjit_compiler(module, self._machine)
             self._engine.finalize_object()
             self.call = SIGNATURE(self.address(name))
@@ -128,7 +128,7 @@ def assembly(text: str, triple: str = "", processor: str = "") -> str:
             raise CompileError(
                 f"compile: no code for {triple} here: {error}. Install an llvmlite that has it."
             ) from error
-        module = _optimised(llvm, text, machine)
+        module = _optimise(llvm, text, machine)
         return str(machine.emit_assembly(module))
 
 
@@ -137,10 +137,10 @@ def machine_code(text: str) -> bytes:
     llvm = _llvm()
     with _lock:
         machine = target_machine()
-        return bytes(machine.emit_object(_optimised(llvm, text, machine)))
+        return bytes(machine.emit_object(_optimise(llvm, text, machine)))
 
 
-def _optimised(llvm: Any, text: str, machine: Any) -> Any:
+def _optimise(llvm: Any, text: str, machine: Any) -> Any:
     """Return a module after LLVM's own passes; vectors are explicit, so a level of 2 is enough."""
     try:
         module = llvm.parse_assembly(text)

@@ -124,7 +124,7 @@ class Kernel:
         strides = [np.broadcast_to(a, shape).strides for a in arrays]
         result_shape = shape[: len(shape) - axes] if axes else shape
         result = in_rows(result_shape, self.result_dtype.itemsize)
-        nest = merged(Nest(shape, (*strides, (*result, *([0] * axes)))))
+        nest = merge_axes(Nest(shape, (*strides, (*result, *([0] * axes)))))
         if self.program.reduction:
             nest = self._split(shape, axes, (*strides, result))
         n_bytes = math.prod(result_shape) * self.result_dtype.itemsize
@@ -163,13 +163,13 @@ class Kernel:
     def _split(self, shape: tuple[int, ...], axes: int, strides: Sequence[Strides]) -> Nest:
         """Return the nest of a reduction: the kept axes merged, and the folded ones as the row."""
         at = len(shape) - axes
-        inner = merged(Nest(shape[at:], tuple(s[at:] for s in strides[:-1])))
+        inner = merge_axes(Nest(shape[at:], tuple(s[at:] for s in strides[:-1])))
         if len(inner.sizes) > 1:
             raise ShapeError(
                 f"kernel: the last {axes} axes of {shape} are not one run of elements. Copy the "
                 "operands to contiguous memory first."
             )
-        outer = merged(Nest(shape[:at], tuple(s[:at] for s in strides)))
+        outer = merge_axes(Nest(shape[:at], tuple(s[:at] for s in strides)))
         joined = [(*o, *i) for o, i in zip(outer.strides, [*inner.strides, (0,)], strict=True)]
         return Nest((*outer.sizes, *inner.sizes), tuple(joined))
 
@@ -231,7 +231,7 @@ def in_rows(shape: Sequence[int], n_bytes: int) -> Strides:
     return tuple(reversed(strides))
 
 
-def merged(nest: Nest) -> Nest:
+def merge_axes(nest: Nest) -> Nest:
     """Return the same nest with as few axes as possible, one at least.
 
     Axes of size 1 go; two neighbours become one where every operand steps through both as

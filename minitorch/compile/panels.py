@@ -86,7 +86,7 @@ def _packing(dtype: str, vectors: int) -> tuple[engine.Function, Callable[..., b
     return engine.Function(t.module(KERNEL)), struct.Struct("7q").pack
 
 
-def packed(weights_VHK: _Array) -> _Array:
+def pack_weights(weights_VHK: _Array) -> _Array:
     """Return weights (panels, K, V, lanes): a panel's for one term lie side by side."""
     vectors, hidden, depth = weights_VHK.shape
     dtype = weights_VHK.dtype

@@ -92,7 +92,7 @@ class Image:
         return phases
 
 
-def convolved(task: Task, x: _Array, weights: _Array) -> _Array:
+def convolve_with_blas(task: Task, x: _Array, weights: _Array) -> _Array:
     """Return what NumPy's BLAS computes from an image's windows; many samples lie last."""
     (n, c, h, w), (s, p), o = x.shape, task.sizes[7:], len(weights)
     if task.samples_last:
@@ -239,7 +239,7 @@ def by_numpy(task: Task, a: _Array, b: _Array, out: _Array | None = None) -> _Ar
     """Return what NumPy's BLAS computes; of a product in `out`, where that is given."""
     if task.operator == "matmul":
         return np.matmul(a, b, out=out)
-    return convolved(task, a, b)
+    return convolve_with_blas(task, a, b)
 
 
 def kernel_of(task: Any, schedule: Any, epilogue: str | None, device: str) -> Any:

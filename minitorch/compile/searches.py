@@ -129,7 +129,7 @@ def genetic(state: State, count: int) -> list[int]:
             children.append(number)
         if len(children) == count:
             return children
-    return _filled(state, children, count)
+    return _fill_at_random(state, children, count)
 
 
 def _child(state: State, mother: Point, father: Point) -> Point:
@@ -160,7 +160,7 @@ def annealing(state: State, count: int) -> list[int]:
                 seen.add(to)
     untried = set(map(int, state.untried()))
     ranked = sorted(seen & untried, key=lambda i: (guesses[i], i))
-    return _filled(state, ranked[: count - _surprises(state, count)], count)
+    return _fill_at_random(state, ranked[: count - _surprises(state, count)], count)
 
 
 def _neighbour(state: State, number: int) -> int:
@@ -181,14 +181,16 @@ def learned(state: State, count: int) -> list[int]:
         return random(state, count)
     untried = state.untried()
     ranked = untried[np.argsort(guesses[untried], kind="stable")]
-    return _filled(state, [int(i) for i in ranked[: count - _surprises(state, count)]], count)
+    return _fill_at_random(
+        state, [int(i) for i in ranked[: count - _surprises(state, count)]], count
+    )
 
 
 def _surprises(state: State, count: int) -> int:
     return int(state.rng.binomial(count, SURPRISES))
 
 
-def _filled(state: State, chosen: list[int], count: int) -> list[int]:
+def _fill_at_random(state: State, chosen: list[int], count: int) -> list[int]:
     """Return the points with random ones for what is missing."""
     others = (int(i) for i in state.rng.permutation(state.untried()) if int(i) not in set(chosen))
     return chosen + [i for i, _ in zip(others, range(count - len(chosen)), strict=False)]

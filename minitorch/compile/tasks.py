@@ -118,7 +118,7 @@ def task_of(task: Task | Sequence[Any]) -> Task:
     dtype = _dtype(sizes.pop()) if named else "float32"
     if operator == "conv2d":
         sizes += [1, 0][len(sizes) - 7 :] if len(sizes) in (7, 8) else []
-    return _checked(Task(operator, tuple(sizes), dtype))
+    return _check_sizes(Task(operator, tuple(sizes), dtype))
 
 
 def _dtype(dtype: object) -> str:
@@ -128,7 +128,7 @@ def _dtype(dtype: object) -> str:
     return name
 
 
-def _checked(task: Task) -> Task:
+def _check_sizes(task: Task) -> Task:
     names = _SIZES[task.operator]
     if task.operator == "conv2d":
         names += ("stride", "padding")

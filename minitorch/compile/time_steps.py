@@ -273,7 +273,7 @@ def run(
     in_panels = w.T[None] if back else w.reshape(step.vectors, -1, width)
     if back and len(order) == 1:
         in_panels = in_panels[..., :0]  # there is no product
-    weights = panels.packed(in_panels)
+    weights = panels.pack_weights(in_panels)
     rows, rest = _blocks(batch, step.vectors)
     function, pack = _function(name, a.dtype.name, rows, rest)
     places = kernels.places_of((weights, a, *(arrays[part] for part in step.arrays)))

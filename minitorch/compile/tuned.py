@@ -61,7 +61,7 @@ class TunedTable:
         if self.entries is None:
             there = self.directory.is_dir() and engine.available() and self.path.is_file()
             lines = self.path.read_text(errors="replace").splitlines() if there else []
-            self.entries = dict(filter(None, map(_parsed, lines)))
+            self.entries = dict(filter(None, map(_parse_line, lines)))
         return self.entries
 
 
@@ -72,7 +72,7 @@ def _home() -> Path:
         return Path("/nonexistent")
 
 
-def _parsed(line: str) -> tuple[Task, Kept] | None:
+def _parse_line(line: str) -> tuple[Task, Kept] | None:
     import json
 
     try:
@@ -107,7 +107,7 @@ def keep(tuned: Tuned) -> Kept:
     """
     import json
 
-    entry = measured(tuned.best)
+    entry = measure_in_turns(tuned.best)
     _table.directory.mkdir(parents=True, exist_ok=True)
     line = {"task": tuned.best.task.key, **entry._asdict()}
     with _table.path.open("a") as file:
@@ -116,7 +116,7 @@ def keep(tuned: Tuned) -> Kept:
     return entry
 
 
-def measured(schedule: Schedule) -> Kept:
+def measure_in_turns(schedule: Schedule) -> Kept:
     """Return medians of a schedule's kernel and of NumPy's way, which take turns."""
     import statistics
 

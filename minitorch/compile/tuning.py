@@ -100,10 +100,10 @@ def tune(
         CompileError: there is no llvmlite here, and no `measure`.
     """
     task = task_of(task)
-    propose = _checked(search, trials)
+    propose = _find_search(search, trials)
     space = space or Space(task)
     on = "" if space.device == "cpu" else space.device
-    before, skipped = _known_before(task, start_from, seed, on)
+    before, skipped = _read_earlier_trials(task, start_from, seed, on)
     state = State(space, seed, before)
     if log is not None and Path(log).exists():
         known, why = read(log, task.operator, task, on)
@@ -122,7 +122,7 @@ def tune(
     return Tuned(space.schedule(task, best), least, state.history, tuple(skipped))
 
 
-def _checked(search: str, trials: int) -> Callable[[State, int], list[int]]:
+def _find_search(search: str, trials: int) -> Callable[[State, int], list[int]]:
     if search not in SEARCHES:
         raise ArgumentError(f"tune: got search {search!r}, expected one of {tuple(SEARCHES)}.")
     if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
@@ -130,7 +130,7 @@ def _checked(search: str, trials: int) -> Callable[[State, int], list[int]]:
     return SEARCHES[search]
 
 
-def _known_before(
+def _read_earlier_trials(
     task: Task, source: PathLike | tuple[()] | None, seed: int, on: str
 ) -> tuple[list[Trial], list[str]]:
     """Return trials of other shapes, each shape's seconds by their mean, and what was skipped."""
@@ -272,7 +272,7 @@ def read(
     whys: dict[int, str] = {}
     lines = Path(path).read_bytes().decode("utf-8", errors="replace").splitlines()
     for number, line in enumerate(lines, 1):
-        trial = _parsed(line, operator, task, on or engine.processor()) if line.strip() else ""
+        trial = _parse_trial(line, operator, task, on or engine.processor()) if line.strip() else ""
         if isinstance(trial, Trial):
             trials.append(trial)
         elif trial:
@@ -282,7 +282,7 @@ def read(
     return trials, [f"line {number} is skipped: {why}" for number, why in whys.items()]
 
 
-def _parsed(line: str, operator: str, wanted: Task | None, on: str) -> Trial | str:
+def _parse_trial(line: str, operator: str, wanted: Task | None, on: str) -> Trial | str:
     """Return the trial of a line, or why it is of no use here."""
     try:
         entry = json.loads(line)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from minitorch.arrays.library import finfo
-from minitorch.distributions.distribution import Distribution, checked
+from minitorch.distributions.distribution import Distribution, as_parameter
 from minitorch.errors import ArgumentError
 from minitorch.tensor.tensor import Tensor, tensor
 
@@ -23,12 +23,14 @@ class Categorical(Distribution):
         if (probs is None) == (logits is None):
             raise ArgumentError("Categorical: expected either probs or logits, and not both.")
         if probs is not None:
-            weights = checked("Categorical", "probs", probs, lambda x: x >= 0, "0 or more")
+            weights = as_parameter("Categorical", "probs", probs, lambda x: x >= 0, "0 or more")
             self.probs = weights / weights.sum(-1, keepdim=True)
             tiny = finfo(self.probs.dtype).eps  # so that the logarithm of 0 is finite
             self.logits = self.probs.clamp(tiny, 1 - tiny).log()
         else:
-            checked_logits = checked("Categorical", "logits", logits, lambda x: x == x, "numbers")
+            checked_logits = as_parameter(
+                "Categorical", "logits", logits, lambda x: x == x, "numbers"
+            )
             self.logits = checked_logits - checked_logits.logsumexp(-1, keepdim=True)
             self.probs = self.logits.softmax(-1)
         super().__init__(tuple(self.logits.shape[:-1]))

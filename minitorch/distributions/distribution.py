@@ -39,7 +39,7 @@ class Distribution:
         return f"{type(self).__name__}(batch_shape={self.batch_shape})"
 
 
-def checked(
+def as_parameter(
     name: str, what: str, value: object, holds: Callable[[Any], Any], expected: str
 ) -> Tensor:
     """Return a parameter as a floating tensor.

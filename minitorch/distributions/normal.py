@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from minitorch.distributions.distribution import Distribution, checked
+from minitorch.distributions.distribution import Distribution, as_parameter
 from minitorch.ops.shaping.movement import broadcast_tensors
 from minitorch.tensor.creation import randn
 from minitorch.tensor.tensor import Tensor
@@ -19,8 +19,8 @@ class Normal(Distribution):
     def __init__(
         self, loc: Tensor | float, scale: Tensor | float, validate_args: bool | None = None
     ) -> None:
-        loc = checked("Normal", "loc", loc, lambda x: x == x, "numbers")
-        scale = checked("Normal", "scale", scale, lambda x: x > 0, "more than 0")
+        loc = as_parameter("Normal", "loc", loc, lambda x: x == x, "numbers")
+        scale = as_parameter("Normal", "scale", scale, lambda x: x > 0, "more than 0")
         self.loc, self.scale = broadcast_tensors(loc, scale)
         super().__init__(self.loc.shape)
 

@@ -162,17 +162,17 @@ class MultiheadAttention(Module):
         """Return what the masks add to the scores: 0 where allowed, -infinity where not."""
         total: Any = 0.0
         if padding is not None:
-            wide = _added(padding.unsqueeze(0) if single else padding, scores_NHLS)
+            wide = _as_additive_mask(padding.unsqueeze(0) if single else padding, scores_NHLS)
             total = total + wide.unsqueeze(1).unsqueeze(1)
         if mask is not None:
-            wide = _added(mask, scores_NHLS)
+            wide = _as_additive_mask(mask, scores_NHLS)
             if wide.ndim == 3:
                 wide = wide.reshape(-1, self.num_heads, *wide.shape[1:])
             total = total + wide
         return total
 
 
-def _added(mask: Tensor, like: Tensor) -> Tensor:
+def _as_additive_mask(mask: Tensor, like: Tensor) -> Tensor:
     """Return the numbers that a mask adds."""
     if mask.dtype.kind != "b":
         return mask

@@ -101,7 +101,7 @@ def embedding(
     return attention.embedding(input, weight, padding_idx)
 
 
-def _overwriting(
+def _make_inplace(
     function: collections.abc.Callable[..., object], options: int = 0
 ) -> collections.abc.Callable[..., Any]:
     """Return `function` with a last argument `inplace`, after its own `options`.
@@ -127,16 +127,16 @@ def _overwriting(
     return call
 
 
-dropout = _overwriting(random.dropout, 2)
-elu = _overwriting(activation.elu, 1)
-hardsigmoid = _overwriting(activation.hardsigmoid)
-hardswish = _overwriting(activation.hardswish)
-hardtanh = _overwriting(activation.hardtanh, 2)
-leaky_relu = _overwriting(activation.leaky_relu, 1)
-mish = _overwriting(activation.mish)
-relu = _overwriting(elementwise.relu)
-relu6 = _overwriting(activation.relu6)
-selu = _overwriting(activation.selu)
-silu = _overwriting(activation.silu)
+dropout = _make_inplace(random.dropout, 2)
+elu = _make_inplace(activation.elu, 1)
+hardsigmoid = _make_inplace(activation.hardsigmoid)
+hardswish = _make_inplace(activation.hardswish)
+hardtanh = _make_inplace(activation.hardtanh, 2)
+leaky_relu = _make_inplace(activation.leaky_relu, 1)
+mish = _make_inplace(activation.mish)
+relu = _make_inplace(elementwise.relu)
+relu6 = _make_inplace(activation.relu6)
+selu = _make_inplace(activation.selu)
+silu = _make_inplace(activation.silu)
 
 __all__ = sorted({*public_names(globals())} - {"Tensor", "no_grad"})

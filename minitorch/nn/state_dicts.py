@@ -41,9 +41,9 @@ def check_state(
     """Raise a StateDictMismatch where `state` does not fit `own`; `keys` are errors if given."""
     problems = _mismatches(own, state)
     if keys and keys.unexpected_keys:
-        problems.insert(0, f"Unexpected key(s) in state_dict: {_quoted(keys.unexpected_keys)}.")
+        problems.insert(0, f"Unexpected key(s) in state_dict: {_quote(keys.unexpected_keys)}.")
     if keys and keys.missing_keys:
-        problems.insert(0, f"Missing key(s) in state_dict: {_quoted(keys.missing_keys)}.")
+        problems.insert(0, f"Missing key(s) in state_dict: {_quote(keys.missing_keys)}.")
     if problems:
         head = f"Error(s) in loading state_dict for {module}:"
         message = "\n\t".join([head, *problems, "Nothing was copied."])
@@ -64,7 +64,7 @@ def _mismatches(own: Mapping[str, Tensor], state: Mapping[str, object]) -> list[
     return problems
 
 
-def _quoted(keys: list[str]) -> str:
+def _quote(keys: list[str]) -> str:
     return ", ".join(f'"{key}"' for key in keys)
 
 

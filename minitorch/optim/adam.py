@@ -8,7 +8,7 @@ import numpy as np
 
 from minitorch.arrays.library import Array, namespace
 from minitorch.ops.elementwise import compiled
-from minitorch.optim.optimizer import Optimizer, Params, filled_like, hyperparameters
+from minitorch.optim.optimizer import Optimizer, Params, full_like, hyperparameters
 
 ONE_PASS = 2**12  # elements, from which on a kernel is worth its call
 
@@ -39,9 +39,9 @@ class Adam(Optimizer):
 
     def update(self, w: Array, g: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
         if not state:
-            state.update(step=0, exp_avg=filled_like(w), exp_avg_sq=filled_like(w))
+            state.update(step=0, exp_avg=full_like(w), exp_avg_sq=full_like(w))
             if group["amsgrad"]:
-                state["max_exp_avg_sq"] = filled_like(w)
+                state["max_exp_avg_sq"] = full_like(w)
         state["step"] += 1
         if self._in_one_pass(w, g, state, group):
             return

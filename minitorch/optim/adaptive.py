@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitorch.arrays.library import Array
-from minitorch.optim.optimizer import Optimizer, Params, filled_like, hyperparameters
+from minitorch.optim.optimizer import Optimizer, Params, full_like, hyperparameters
 
 
 class Adagrad(Optimizer):
@@ -28,7 +28,7 @@ class Adagrad(Optimizer):
 
     def update(self, w: Array, g: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
         if not state:
-            state.update(step=0, sum=filled_like(w, group["initial_accumulator_value"]))
+            state.update(step=0, sum=full_like(w, group["initial_accumulator_value"]))
         if group["weight_decay"]:
             g = g + group["weight_decay"] * w
         rate = group["lr"] / (1.0 + state["step"] * group["lr_decay"])
@@ -65,7 +65,7 @@ class Adadelta(Optimizer):
 
     def update(self, w: Array, g: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
         if not state:
-            state.update(step=0, square_avg=filled_like(w), acc_delta=filled_like(w))
+            state.update(step=0, square_avg=full_like(w), acc_delta=full_like(w))
         state["step"] += 1
         if group["weight_decay"]:
             g = g + group["weight_decay"] * w
@@ -102,11 +102,11 @@ class RMSprop(Optimizer):
 
     def update(self, w: Array, g: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
         if not state:
-            state.update(step=0, square_avg=filled_like(w))
+            state.update(step=0, square_avg=full_like(w))
             if group["momentum"]:
-                state["momentum_buffer"] = filled_like(w)
+                state["momentum_buffer"] = full_like(w)
             if group["centered"]:
-                state["grad_avg"] = filled_like(w)
+                state["grad_avg"] = full_like(w)
         state["step"] += 1
         if group["weight_decay"]:
             g = g + group["weight_decay"] * w

@@ -227,7 +227,7 @@ def hyperparameters(arguments: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in arguments.items() if k not in others}
 
 
-def filled_like(w: Array, value: float = 0.0) -> Array:
+def full_like(w: Array, value: float = 0.0) -> Array:
     """Return an array like `w` filled with one number; never a scalar, which has no memory."""
     return namespace(w).full_like(w, value)
 

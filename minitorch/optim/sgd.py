@@ -8,7 +8,7 @@ import numpy as np
 
 from minitorch.arrays.library import Array, namespace
 from minitorch.ops.elementwise import compiled
-from minitorch.optim.optimizer import Optimizer, Params, filled_like, hyperparameters
+from minitorch.optim.optimizer import Optimizer, Params, full_like, hyperparameters
 
 STEP = (("mul", (2, 1)), ("sub", (0, -1)))  # of weights, gradient and learning rate
 
@@ -45,7 +45,7 @@ class SGD(Optimizer):
         momentum = group["momentum"]
         if momentum:
             if state.get("momentum_buffer") is None:
-                state["momentum_buffer"] = b = filled_like(w)
+                state["momentum_buffer"] = b = full_like(w)
                 b += g
             else:
                 b = state["momentum_buffer"]

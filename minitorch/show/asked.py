@@ -10,7 +10,7 @@ from minitorch.graph.core.fetches import is_outside_loops
 from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.node import Node
 from minitorch.op import Value
-from minitorch.pytree import mapped
+from minitorch.pytree import map_leaves
 
 MOST = 80  # boxes that are stepped through
 
@@ -46,7 +46,7 @@ def roots_in(value: Any) -> Sequence[Value]:
 
 def _leaves(value: object) -> list[Any]:
     leaves: list[Any] = []
-    mapped(leaves.append, value)
+    map_leaves(leaves.append, value)
     return leaves
 
 

@@ -48,7 +48,7 @@ def see_attention(
         if i >= prompt - 1:
             text = _from(at, at, "", "now bold")
             canvas.text(right + 10, TOP + ROW * i + 14, f"→ {words[i + 1]}", text)
-        _cached(canvas, words[i], LEFT + COLUMN * i, bottom, at)
+        _add_to_cache(canvas, words[i], LEFT + COLUMN * i, bottom, at)
     for k, name in enumerate(("keys", "values")):
         top = bottom + 14 + (CACHE + 6) * k
         canvas.text(LEFT - 10, top + 13, name, "end muted")
@@ -88,7 +88,7 @@ def _row(
             canvas.rect(LEFT + COLUMN * j + 1, y + 2, width, ROW - 4, shown, 1, tip)
 
 
-def _cached(canvas: Canvas, word: str, x: float, bottom: float, at: int) -> None:
+def _add_to_cache(canvas: Canvas, word: str, x: float, bottom: float, at: int) -> None:
     """Add the key and the value of a word to the cache, from step `at` on."""
     for k, (name, kind) in enumerate((("key", "value"), ("value", "grad"))):
         top, new = bottom + 14 + (CACHE + 6) * k, ((at, at + 1, "ring"),)

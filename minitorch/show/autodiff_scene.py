@@ -188,7 +188,7 @@ def _forward(record: Record, i: int, k: int, work: list[int], paths: Paths) -> S
     inputs = f" from {listing(names)}" if names else ""
     result = record.numbers[i]
     gives = f": {brief(result)}" if result is not None else ""
-    text = f"Forward {k} of {len(work)}: {_words_for(record, i)}{inputs}{gives}."
+    text = f"Forward {k} of {len(work)}: {_describe(record, i)}{inputs}{gives}."
     rows = [
         f"{record.names[s]} = {brief(record.numbers[s], 90)}"
         for s in dict.fromkeys(record.inputs[i])
@@ -198,7 +198,7 @@ def _forward(record: Record, i: int, k: int, work: list[int], paths: Paths) -> S
     return Step(text, tuple(rows), tuple(Travel(d) for d in ways))
 
 
-def _words_for(record: Record, i: int) -> str:
+def _describe(record: Record, i: int) -> str:
     name, op = record.names[i], record.ops[i]
     return op if name == op or name.startswith(f"{op} ") else f"{name} by {op}"
 

@@ -118,13 +118,13 @@ def _execute(statement: ast.stmt, names: dict[str, object]) -> str:
     if printed := output.getvalue().strip():
         return f"prints {printed.splitlines()[0]}"
     if isinstance(statement, ast.Assign):
-        value = _assigned(statement.targets[0], names)
+        value = _find_assigned(statement.targets[0], names)
     if isinstance(value, list | tuple):
         return ", ".join(map(_plain, value))
     return "" if value is None else _plain(value)
 
 
-def _assigned(target: ast.expr, names: dict[str, object]) -> object:
+def _find_assigned(target: ast.expr, names: dict[str, object]) -> object:
     """Return what was assigned to a name, or to several."""
     if isinstance(target, ast.Name):
         return names[target.id]

@@ -133,7 +133,7 @@ def poster(scene: Scene) -> str:
     )
 
 
-def still(scenes: Sequence[Scene]) -> dict[str, str]:
+def make_poster(scenes: Sequence[Scene]) -> dict[str, str]:
     """Return what a notebook shows where the player cannot be: a poster, and a text."""
     text = "\n".join(scene.summary for scene in scenes)
     return {"image/svg+xml": poster(scenes[0]), "text/plain": text}

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from minitorch.graph.core.node import Constant, Node, UnknownShape
-from minitorch.graph.core.order import orders_kept, schedule
+from minitorch.graph.core.order import keep_orders, schedule
 from minitorch.graph.costs.prediction import predicted_s
 from minitorch.graph.passes.optimize import PASSES, run_pass
 from minitorch.op import Value
@@ -48,7 +48,7 @@ class Stage:
 def stages(fetches: object, passes: Sequence[str] | None = None) -> list[Stage]:
     """Return the graph as built and after each pass, as `optimize` runs them."""
     leaves = nodes_in("compare_passes", fetches)
-    with orders_kept():
+    with keep_orders():
         stages = [Stage("as built", tuple(schedule(leaves, ())), predicted_s(leaves, set()))]
         for name in PASSES if passes is None else passes:
             leaves = run_pass(name, leaves, set())
@@ -180,25 +180,25 @@ def _step(before: Stage, after: Stage, k: int, count: int) -> Step:
         return Step(f"{head}nothing to do here; {plural(len(after.nodes), 'node')}.")
     old, new = before.names, after.names
     left, known = set(new.values()), set(old.values())
-    removed = [_words_for(n) for n in before.nodes if old[n] not in left]
-    new_words = [_words_for(n) for n in after.nodes if new[n] not in known]
+    removed = [_describe(n) for n in before.nodes if old[n] not in left]
+    new_words = [_describe(n) for n in after.nodes if new[n] not in known]
     text = (
         f"{head}{plural(len(before.nodes), 'node')} become {len(after.nodes)}, and a predicted "
         f"{in_seconds(before.predicted_s)} become {in_seconds(after.predicted_s)}."
     )
-    rows = [f"gone: {_some(removed)}"] if removed else []
-    rows += [f"new: {_some(new_words)}"] if new_words else []
+    rows = [f"gone: {_shorten(removed)}"] if removed else []
+    rows += [f"new: {_shorten(new_words)}"] if new_words else []
     return Step(text, tuple(rows))
 
 
-def _words_for(node: Node) -> str:
+def _describe(node: Node) -> str:
     if isinstance(node, Constant):
         return f"the constant {brief(node.value, 18)}"
     is_plain = node.op is None or node.op.name == node.name
     return node.name if is_plain else f"{node.name} ({node.op.name})"
 
 
-def _some(names: list[str], most: int = 8) -> str:
+def _shorten(names: list[str], most: int = 8) -> str:
     more = [f"{len(names) - most} more"] if len(names) > most else []
     return listing(names[:most] + more)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from minitorch.arrays.library import to_numpy
 from minitorch.errors import ArgumentError, MinitorchError
 from minitorch.graph.core.node import Node
-from minitorch.graph.core.order import needed
+from minitorch.graph.core.order import list_needed
 from minitorch.graph.core.variables import Variable
 from minitorch.op import Value
 from minitorch.show.asked import MOST, names_by_id, roots_in
@@ -148,7 +148,7 @@ def show(
         if not graph_record.hidden:
             views.append(lambda: follow_tokens(nodes, feed_dict, session))
         views.append(lambda: map_memory(nodes, feed_dict))
-        if len(needed(nodes, ())) <= LARGE:
+        if len(list_needed(nodes, ())) <= LARGE:
             views.append(lambda: compare_passes(nodes))
     return Picture(graph_record, values, lambda: [scene for v in views if (scene := _possible(v))])
 

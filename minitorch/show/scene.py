@@ -140,13 +140,13 @@ class Scene:
 
 def bundle(scenes: Sequence[Scene]) -> Any:
     """Return what a notebook shows: the player, with a poster and a text where it cannot be."""
-    from minitorch.show.page import still
+    from minitorch.show.page import make_poster
 
     if has_kernel() and find_spec("anywidget") is not None:
         from minitorch.show.widget import Player
 
         return Player(scenes)._repr_mimebundle_()
-    return still(scenes)
+    return make_poster(scenes)
 
 
 def has_kernel() -> bool:

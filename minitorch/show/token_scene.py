@@ -13,7 +13,7 @@ import numpy as np
 
 from minitorch.arrays.library import Array
 from minitorch.errors import ArgumentError
-from minitorch.graph.core.fetches import node_called
+from minitorch.graph.core.fetches import find_node
 from minitorch.graph.core.node import Constant, Node
 from minitorch.graph.core.session import Session
 from minitorch.graph.executors.tokens.loop_nodes import Enter
@@ -63,9 +63,7 @@ def follow_tokens(
     bring_variables(own, session)
     events.clear()
     results = own.run(leaves, feed_dict)
-    keys = [
-        k if isinstance(k, Node) else node_called(k, own.graph, "feed") for k in feed_dict or {}
-    ]
+    keys = [k if isinstance(k, Node) else find_node(k, own.graph, "feed") for k in feed_dict or {}]
     shown = Shown(leaves, keys)
     if len(shown.nodes) > MOST:
         raise ArgumentError(
@@ -246,7 +244,7 @@ def _step(
     i = shown.place[event.node_name]
     took = taken(shown, i, k, tokens)
     where = f" in {event.frame}, iteration {event.iteration}" if event.frame else ""
-    text = f"Token {k} of {count}{where}: {_words_for(event)} {_sends(event)}. {_why(event, took)}"
+    text = f"Token {k} of {count}{where}: {_describe(event)} {_sends(event)}. {_explain_rule(event, took)}"
     rows = [
         f"{_sends(token).replace('sends', 'takes', 1)} from {shown.nodes[source].name}"
         for source, token in took
@@ -262,12 +260,12 @@ def _sends(event: TokenEvent) -> str:
     return "is done" if event.value is None else f"sends {brief(event.value, 60)}"
 
 
-def _words_for(event: TokenEvent) -> str:
+def _describe(event: TokenEvent) -> str:
     name, op = event.node_name, event.op_name
     return name if op in name else f"{name} ({op})"
 
 
-def _why(event: TokenEvent, took: Sequence[tuple[int, TokenEvent]]) -> str:
+def _explain_rule(event: TokenEvent, took: Sequence[tuple[int, TokenEvent]]) -> str:
     """Return the rule at work, where there is one worth saying."""
     dead_input = any(token.dead for _, token in took)
     rules = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import anywidget
 import traitlets
 
-from minitorch.show.page import css, module, still
+from minitorch.show.page import css, make_poster, module
 
 if TYPE_CHECKING:
     from minitorch.show.scene import Scene
@@ -34,4 +34,4 @@ class Player(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         bundle = super()._repr_mimebundle_(**kwargs)
         data, metadata = bundle if bundle is not None else ({}, {})
-        return data | still(self._scenes), metadata
+        return data | make_poster(self._scenes), metadata

@@ -26,7 +26,7 @@ from ..arrays.library import (
 )
 from ..arrays.promotion import result_type
 from ..errors import AxisError, DeviceError, DTypeError, MinitorchError, ShapeError
-from ..op import Op, Spec, Value, promoted
+from ..op import Op, Spec, Value, common_dtype
 from ..ops.elementwise.casting import Cast, Move
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def host_arrays(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> list[A
     return arrays
 
 
-def computed_of(op: Op, arrays: list[Array]) -> Array:
+def run_op(op: Op, arrays: list[Array]) -> Array:
     """Return `op` of prepared arrays, of whatever library; bfloat16 as the operator takes it."""
     xp, compute = namespace(arrays[0]), op.compute
     if any(type(array) is Halves for array in arrays):
@@ -118,7 +118,7 @@ def prepare(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> tuple["Ten
         if op.promotes == "same":
             _check_same_dtype(op, [v.dtype for v in loose if isinstance(v, kind)])
         operands = [_operand(op, v, kind) for v in loose]
-        dtype = promoted(op, operands)
+        dtype = common_dtype(op, operands)
         own = [_wrap(op, v, None, place, kind) for v in inputs[: op.fixed]]
         return (*own, *(_wrap(op, v, dtype, place, kind) for v in loose))
     return tuple(_wrap(op, v, None, place, kind) for v in inputs)

@@ -26,7 +26,7 @@ from ..ops.shaping.assigning import assigned, replaced
 from ..ops.shaping.indexing import put, split_index
 from .eager import quiet
 from .modes import no_grad, recording
-from .rebase import base_of, hides_base, past_of, rebase, viewed
+from .rebase import apply_views, base_of, hides_base, past_of, rebase
 from .versions import clock
 
 
@@ -90,7 +90,7 @@ class InPlace(Methods):
                 "the view outside of it, or update a clone()."
             )
         predecessor = past_of(base)
-        before = viewed(predecessor, path)
+        before = apply_views(predecessor, path)
         if name not in _BLIND:  # the update's gradient reads the numbers: keep them
             before = clone(before)
         result = function(before, *(before if o is self else o for o in others), **options)
@@ -294,7 +294,7 @@ def _rank(dtype: DTypeLike) -> int:
     return 0 if name == "bool" else 2 if "float" in name else 1
 
 
-def _updating(name: str, function: Callable[..., object]) -> Callable[..., Any]:
+def _make_update(name: str, function: Callable[..., object]) -> Callable[..., Any]:
     """Return the method `name` that overwrites a tensor with `function` of it."""
 
     def method(self: InPlace, *others: object, **options: object) -> Any:
@@ -311,7 +311,7 @@ index_add index_fill index_put lerp log logical_not masked_fill neg pow reciproc
 round rsqrt scatter scatter_add scatter_reduce sigmoid sin sqrt square tanh tril triu trunc
 """
 for _name in _OF_METHODS.split():
-    setattr(InPlace, f"{_name}_", _updating(f"{_name}_", getattr(InPlace, _name)))
+    setattr(InPlace, f"{_name}_", _make_update(f"{_name}_", getattr(InPlace, _name)))
 for _function in (activation.elu, activation.leaky_relu):
     _name = f"{_function.__name__}_"
-    setattr(InPlace, _name, _updating(_name, _function))
+    setattr(InPlace, _name, _make_update(_name, _function))

@@ -106,7 +106,7 @@ def _record_views(base: "Tensor") -> None:
             del _unrecorded[id(view)]
 
 
-def viewed(base: Any, path: Path) -> Any:
+def apply_views(base: Any, path: Path) -> Any:
     """Return the view of `base`, a tensor, at the end of `path`."""
     for op, others in path:
         base = apply(op, base, *others)
@@ -135,7 +135,7 @@ class UpdateView(KeepsSpec):
         """Return the gradient without the overwritten places, and for the value that of them."""
         value = node.inputs[1]
         base_grad = apply(UpdateView(self.path), out_grad, zeros_like(value))
-        return base_grad, viewed(out_grad, self.path)
+        return base_grad, apply_views(out_grad, self.path)
 
 
 def rebase(base: "Tensor", before: "Tensor", path: Path, result: "Tensor") -> None:

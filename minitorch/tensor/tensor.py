@@ -31,7 +31,7 @@ from ..backward import backward
 from ..errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
 from ..op import Op
 from .conversions import Exchange
-from .eager import computed_of, explain, host_arrays, prepare, quiet
+from .eager import explain, host_arrays, prepare, quiet, run_op
 from .hooks import Handle, Hooks, add_hook
 from .modes import recording
 from .rebase import FREED, note_view
@@ -97,7 +97,7 @@ class Tensor(Exchange):
                 result = op.compute(np, self.array)  # nothing to prepare, nor to warn of
             elif (arrays := host_arrays(op, inputs, Tensor)) is None:
                 inputs = prepare(op, inputs, Tensor)
-                result = computed_of(op, [value.array for value in inputs])
+                result = run_op(op, [value.array for value in inputs])
             elif op.on_arrays:
                 result = quiet.run(op.compute, np, *arrays)
             else:  # a learner's operator, which might come back into that context

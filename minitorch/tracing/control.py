@@ -12,7 +12,7 @@ from typing import Any
 from minitorch.graph.control import cond as graph_cond
 from minitorch.graph.control import loop as graph_loop
 from minitorch.graph.core.node import Node
-from minitorch.pytree import mapped
+from minitorch.pytree import map_leaves
 from minitorch.tensor.tensor import Tensor
 from minitorch.tracing.switch import current, is_tracing
 from minitorch.tracing.symbol import Symbol
@@ -36,7 +36,7 @@ def cond(
     """
     yes, no = graph_cond.two_functions(true_fn, false_fn)
     if is_tracing() and isinstance(pred, Tensor):
-        chosen = graph_cond.cond(lower(pred), building(yes), building(no), strict, name)
+        chosen = graph_cond.cond(lower(pred), build_with(yes), build_with(no), strict, name)
         return lift(chosen)
     if isinstance(pred, Tensor | bool):
         return graph_cond.unpack_single(yes() if pred else no(), strict)
@@ -58,7 +58,9 @@ def while_loop(
     values = list(loop_vars)
     if is_tracing():
         start = lower(loop_vars)
-        return lift(graph_loop.while_loop(building(cond), building(body), start, *args, **kwargs))
+        return lift(
+            graph_loop.while_loop(build_with(cond), build_with(body), start, *args, **kwargs)
+        )
     if not has_tensors(values):
         return graph_loop.while_loop(cond, body, loop_vars, *args, **kwargs)
     while cond(*values):
@@ -72,11 +74,11 @@ def while_loop(
 def has_tensors(values: Sequence[object]) -> bool:
     """Tell whether there is a tensor among these values or in a structure of them."""
     leaves: list[object] = []
-    mapped(leaves.append, values)
+    map_leaves(leaves.append, values)
     return any(isinstance(leaf, Tensor) for leaf in leaves)
 
 
-def building(function: Callable[..., object]) -> Callable[..., Any]:
+def build_with(function: Callable[..., object]) -> Callable[..., Any]:
     """Return a function of nodes that calls `function`, which is written for tensors."""
 
     def on_nodes(*nodes: object) -> Any:
@@ -88,7 +90,9 @@ def building(function: Callable[..., object]) -> Callable[..., Any]:
 def lower(value: object) -> Any:
     """Return nodes for the tensors in a value or a structure of them."""
     tracer = current()
-    return mapped(lambda leaf: tracer.node_of(leaf) if isinstance(leaf, Tensor) else leaf, value)
+    return map_leaves(
+        lambda leaf: tracer.node_of(leaf) if isinstance(leaf, Tensor) else leaf, value
+    )
 
 
 def lift(value: object) -> Any:
@@ -102,4 +106,4 @@ def lift(value: object) -> Any:
         symbol.op = leaf.op  # no leaf
         return symbol
 
-    return mapped(lifted, value)
+    return map_leaves(lifted, value)

@@ -230,7 +230,7 @@ class Compiled(Jitted):
         return self.function(*args, **kwargs)
 
 
-def compiled(
+def compile_model(
     model: Callable[..., object] | None = None,
     *,
     fullgraph: bool = False,

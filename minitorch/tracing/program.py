@@ -18,7 +18,7 @@ from minitorch.arrays.library import Array, Device, asarray
 from minitorch.graph.core.gradients import Identity, StopGradient, gradients
 from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.node import Constant, Node, Placeholder
-from minitorch.graph.core.order import needed, schedule
+from minitorch.graph.core.order import list_needed, schedule
 from minitorch.graph.core.session import Session
 from minitorch.graph.executors.compiled import Step
 from minitorch.op import Op
@@ -104,7 +104,7 @@ class Program:
     @cached_property
     def drawn(self) -> tuple[Node, ...]:
         """The nodes that draw random numbers."""
-        nodes = needed(self.outputs, set(self.feeds))
+        nodes = list_needed(self.outputs, set(self.feeds))
         return tuple(node for node in nodes if isinstance(node.op, Drawn | DropMask))
 
     def way_back(self, wants: tuple[bool, ...]) -> WayBack:
@@ -146,8 +146,8 @@ class WayBack:
         """Return the nodes of the way forward that the way back reads."""
         program = self.program
         fed = set(program.feeds)
-        forward = set(needed(program.outputs, fed))
-        below = needed(self.grads, forward | set(self.seeds))
+        forward = set(list_needed(program.outputs, fed))
+        below = list_needed(self.grads, forward | set(self.seeds))
         own = [n for n in below if n in forward and n not in fed and not isinstance(n, Constant)]
         return tuple(dict.fromkeys([*own, *program.drawn]))
 
@@ -264,7 +264,7 @@ def _stops(node: Node) -> bool:
 
 def has_control(program: Program) -> bool:
     """Tell whether some values may be dead or are no arrays, so that they cannot be handed over."""
-    nodes = needed(program.outputs, set(program.feeds))
+    nodes = list_needed(program.outputs, set(program.feeds))
     return any(
         node.op is not None and not node.op.pure and not isinstance(node.op, Drawn | DropMask)
         for node in nodes

@@ -103,8 +103,10 @@ class Reach:
         changed = [place for place in self._places if not _same(place[0](place[1]), place[2])]
         logs = self._logs()
         numbers = [p for p in changed if _is_number(p[2]) and not isinstance(p[1], dict)]
-        numbers = [p for p in numbers if id(p[1]) not in logs and _called(p[1]) not in ignored]
-        self.counts = [_called(key) for _, key, _ in numbers]
+        numbers = [
+            p for p in numbers if id(p[1]) not in logs and _describe_key(p[1]) not in ignored
+        ]
+        self.counts = [_describe_key(key) for _, key, _ in numbers]
         effects = {id(place) for place in changed} - {id(place) for place in numbers}
         self._places = [place for place in self._places if id(place) not in effects]
         arrays = [array for array, content in self._contents if array.tobytes() != content]
@@ -118,11 +120,11 @@ class Reach:
         names = []
         for look, key, value in self._places:
             if isinstance(key, dict):
-                names += _shortened(key, value)
+                names += _remove_traced(key, value)
             elif isinstance(key, list | deque) and id(key) not in self._logs():
                 names += _without_traced(key)
             elif isinstance(now := look(key), Symbol) and now is not value:
-                names.append(_called(key))
+                names.append(_describe_key(key))
                 _put(look, key, value)
         for space, before in self._spaces:
             for name in self._names & (space.keys() - before):
@@ -298,7 +300,7 @@ def _item(space: Any, key: int) -> object:
     return space[key] if key < len(space) else None
 
 
-def _called(key: object) -> str:
+def _describe_key(key: object) -> str:
     return repr(key) if isinstance(key, str) else "a list"
 
 
@@ -313,7 +315,7 @@ def _put(look: Any, key: Any, value: object) -> None:
         space[key] = value
 
 
-def _shortened(items: dict[Any, object], count: Any) -> list[str]:
+def _remove_traced(items: dict[Any, object], count: Any) -> list[str]:
     """Take values of a trace out of what came to a dict of `count`; return under which keys."""
     traced = [key for key in list(items)[count:] if isinstance(items[key], Symbol)]
     for key in traced:
@@ -328,7 +330,7 @@ def _without_traced(items: list[object] | deque[object]) -> list[str]:
         return []
     items.clear()
     items.extend(others)
-    return [_called(items)]
+    return [_describe_key(items)]
 
 
 def _has_traced(item: object) -> bool:

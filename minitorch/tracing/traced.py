@@ -221,12 +221,12 @@ def record(
     """Return `function`, which reaches `reach`, as a graph, run on symbols of `tensors`' types."""
     modules, parts = reach.roots, [(part, part.training) for part in reach.parts]
     tracer = Tracer(operation, _device(tensors, operation), variables, _names(modules))
-    with tracing(tracer), swapped(modules, tracer) as buffers:
+    with tracing(tracer), swap_buffers(modules, tracer) as buffers:
         symbols = [tracer.argument(t, f"x{i}" if i else "x") for i, t in enumerate(tensors)]
         starts = [s.node for s in symbols]
-        with drawing_nothing(operation, reach.streams):
+        with forbid_drawing(operation, reach.streams):
             given, outputs = rebuild(iter(symbols)), list[Tensor]()
-            with unchanged(given, operation), naming_unknown_sizes(tracer):
+            with forbid_changes(given, operation), name_unknown_sizes(tracer):
                 result = function(*given[0], **given[1])
             kind, back = flatten(lift(result), outputs, operation)
         ends = [_node(value, tracer) for value in outputs]
@@ -241,7 +241,7 @@ def record(
         updates += _updated_buffers(buffers, tracer)
         effects = tracer.effects.finished(updates, symbols)
     del given, result, symbols  # so that what the function alone held is gone
-    captured = _captured(tracer)
+    captured = _list_captured(tracer)
     places = {node: i for i, node in enumerate([*starts, *captured])}
     results = tuple(
         places.get(node, node if isinstance(value, Symbol) else value)
@@ -276,7 +276,7 @@ def _node(value: Tensor, tracer: Tracer) -> Node:
     return Constant(value.array)
 
 
-def _captured(tracer: Tracer) -> dict[Node, Tensor]:
+def _list_captured(tracer: Tracer) -> dict[Node, Tensor]:
     """Return the captured tensors by node; where a session runs them, they have a default."""
     captured: dict[Node, Tensor] = {}
     for tensor, node in (*tracer.effects.past, *tracer.captured.values()):
@@ -301,7 +301,7 @@ def _updated_buffers(
 
 
 @contextmanager
-def swapped(
+def swap_buffers(
     modules: Sequence[Module], tracer: Tracer
 ) -> Iterator[list[tuple[Module, str, Tensor, Symbol]]]:
     """Put symbols in the place of the modules' buffers, so that updates of them are seen."""
@@ -323,7 +323,7 @@ def swapped(
 
 
 @contextmanager
-def unchanged(given: object, operation: str) -> Iterator[None]:
+def forbid_changes(given: object, operation: str) -> Iterator[None]:
     """Raise if lists or dicts among the arguments are other ones after: the caller's would not."""
     before, after = list[Tensor](), list[Tensor]()
     kind, _ = flatten(given, before, operation)
@@ -336,7 +336,7 @@ def unchanged(given: object, operation: str) -> Iterator[None]:
 
 
 @contextmanager
-def naming_unknown_sizes(tracer: Tracer) -> Iterator[None]:
+def name_unknown_sizes(tracer: Tracer) -> Iterator[None]:
     """Raise what names the line where the library itself counted with a size not known, a None."""
     try:
         yield
@@ -356,7 +356,7 @@ def naming_unknown_sizes(tracer: Tracer) -> Iterator[None]:
 
 
 @contextmanager
-def drawing_nothing(operation: str, streams: Sequence[np.random.Generator]) -> Iterator[None]:
+def forbid_drawing(operation: str, streams: Sequence[np.random.Generator]) -> Iterator[None]:
     """Raise if random numbers are drawn inside: they would be the same in every run."""
     generator = default_generator()
     states: list[tuple[Any, ...]] = [

@@ -29,7 +29,7 @@ from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.graph import outside as outside_branches
 from minitorch.graph.core.node import Constant, Node, Placeholder, build, convert
 from minitorch.graph.core.variables import Variable
-from minitorch.op import Op, promoted
+from minitorch.op import Op, common_dtype
 from minitorch.ops.elementwise.casting import Cast, Move
 from minitorch.ops.random import Drawn
 from minitorch.tensor.modes import recording
@@ -219,7 +219,7 @@ class Tracer:
         own, loose = inputs[: op.fixed], inputs[op.fixed :]
         if not op.promotes:
             return tuple([self._wrapped(value) for value in inputs])
-        dtype = promoted(op, [self._operand(value) for value in loose])
+        dtype = common_dtype(op, [self._operand(value) for value in loose])
         return (*map(self._wrapped, own), *(self._wrapped(value, dtype) for value in loose))
 
     def _operand(self, value: object) -> Any:

@@ -124,7 +124,7 @@ class LateDriver(OnProcessor):
         blocks, values = shape[0] * shape[1], []
         for i in range(len(arguments)):
             values.append(ctypes.c_uint64.from_address(arguments[i]).value)
-        kept, pointers = cuda_driver.packed(values)
+        kept, pointers = cuda_driver.pack_arguments(values)
         touched = [(PLACES[at], 0, 1 << 40, False) for at in values[1:]]
         touched[-1] = (*touched[-1][:3], True)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from minitorch.pytree import mapped, walk
+from minitorch.pytree import map_leaves, walk
 
 torch_pytree = pytest.importorskip("torch.utils._pytree")
 
@@ -48,7 +48,7 @@ def test_leaves_come_in_torchs_order_and_go_back(tree: object) -> None:
     rebuilt, wanted = rebuild(iter(doubled)), torch_pytree.tree_unflatten(doubled, spec)
     assert rebuilt == wanted
     assert repr(rebuilt) == repr(wanted)  # a tuple is no list, and a Point is no tuple
-    assert repr(mapped(lambda leaf: 2 * leaf, tree)) == repr(wanted)
+    assert repr(map_leaves(lambda leaf: 2 * leaf, tree)) == repr(wanted)
 
 
 @given(TREES, TREES)

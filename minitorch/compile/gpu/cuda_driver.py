@@ -73,7 +73,7 @@ def run_on_device(program: Program, arrays: Sequence[Any]) -> Any | None:
     count = out.numel()
     if count:
         numbers = [count, *(a.data_ptr() for a in (*arrays, out))]
-        function = _loaded(driver, program, kinds, device)
+        function = _load_once(driver, program, kinds, device)
         _start(driver, function, device, (-(-count // THREADS), THREADS), numbers)
     return out
 
@@ -101,7 +101,7 @@ def _start(
     driver: Driver, function: object, device: int, shape: Shape, numbers: Sequence[int]
 ) -> None:
     """Start a kernel on torch's current stream."""
-    values, arguments = packed(numbers)
+    values, arguments = pack_arguments(numbers)
     torch, stream = importlib.import_module("torch"), 0
     if driver.kind != "cpu":
         stream = int(torch.get_device_module(driver.kind).current_stream(device).cuda_stream)
@@ -109,7 +109,7 @@ def _start(
     del values  # the launch has copied them
 
 
-def packed(numbers: Sequence[int]) -> tuple[Any, Any]:
+def pack_arguments(numbers: Sequence[int]) -> tuple[Any, Any]:
     """Return the arguments of a kernel, which must be kept, and the array of pointers to them."""
     values = [ctypes.c_uint64(number) for number in numbers]
     pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
@@ -119,7 +119,7 @@ def packed(numbers: Sequence[int]) -> tuple[Any, Any]:
 _functions: dict[tuple[object, ...], object] = {}
 
 
-def _loaded(driver: Driver, program: Program, kinds: str, device: int) -> object:
+def _load_once(driver: Driver, program: Program, kinds: str, device: int) -> object:
     key = (driver, program, kinds, device)
     if key not in _functions:
         _functions[key] = driver.load(module(program, kinds), device)
@@ -145,11 +145,11 @@ def current_driver() -> Driver | None:
     """Return the driver in use; None where torch sees no CUDA device."""
     if _chosen:
         return _chosen[-1]
-    return _installed() if "torch" in sys.modules else None  # no tensor without it
+    return _find_driver() if "torch" in sys.modules else None  # no tensor without it
 
 
 @functools.cache
-def _installed() -> Driver | None:
+def _find_driver() -> Driver | None:
     return LibCuda() if importlib.import_module("torch").cuda.is_available() else None
 
 

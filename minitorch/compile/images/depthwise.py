@@ -27,7 +27,7 @@ import numpy as np
 from .. import engine
 from ..rows import across
 from ..text import KERNEL, Text
-from .lines import Head, empty_images, in_order, lanes_for, lies, run, turned
+from .lines import Head, empty_images, in_order, lanes_for, lies, move_samples, run
 
 _Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
@@ -116,7 +116,7 @@ class Depthwise:
         """Return the kernels' gradient (C, kernel) from images and a result's gradient."""
         x, batch = in_order(x)
         if batch != in_order(y)[1]:
-            y = turned(y, batch)
+            y = move_samples(y, batch)
         y, _ = in_order(y)
         out = np.empty((self.image[1], *self.kernel), x.dtype)
         segments, shape = self._segments(batch)

@@ -24,7 +24,7 @@ _Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
 
 
-def turned(array: _Array, batch: bool) -> _Array:
+def move_samples(array: _Array, batch: bool) -> _Array:
     """Return a copy of (N, C, H, W) with the samples last, or first."""
     if not batch:
         return np.ascontiguousarray(array)
@@ -36,7 +36,7 @@ def in_order(array: _Array) -> tuple[_Array, bool]:
     batch = len(array) >= MANY and array.strides[0] == array.itemsize
     lines = np.moveaxis(array, 0, -1)[0] if batch else array
     if not lines.flags.c_contiguous:
-        array = turned(array, batch)
+        array = move_samples(array, batch)
     return array, batch
 
 

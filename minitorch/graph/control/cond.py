@@ -218,13 +218,13 @@ class _Side:
             result = fn()
             self.outline = outline(result, listed=True)
             leaves, self.rebuild = flatten_with_rebuild(result, listed=True)
-            self.outputs = [_handed_on(node, branch.pivot) for node in leaves]
+            self.outputs = [_pass_on(node, branch.pivot) for node in leaves]
         finally:
             graph.control.pop()
             graph.branches = graph.branches[:-1]
 
 
-def _handed_on(node: Node, pivot: Node) -> Node:
+def _pass_on(node: Node, pivot: Node) -> Node:
     """Return what a branch gives for `node`: its value, or the pivot after an operation."""
     if not isinstance(node.op, NoOp):
         return build(Identity(), (node,), kind=kind_of(node))

@@ -47,7 +47,7 @@ def while_loop(
     _refuse_nonsense(cond, body, loop_vars, parallel_iterations)
     loop_vars = loop_vars if isinstance(loop_vars, tuple) else list(loop_vars)
     first, rebuild = flatten_with_rebuild(loop_vars, listed=True)
-    shapes = _listed_shapes(loop_vars, shape_invariants, first)
+    shapes = _list_shapes(loop_vars, shape_invariants, first)
     with outside():
         now = [_variable(v, s) for v, s in zip(first, shapes, strict=True)]
         test = as_predicate("while_loop", cond(*rebuild(now)))
@@ -82,7 +82,7 @@ def _refuse_nonsense(
         )
 
 
-def _listed_shapes(
+def _list_shapes(
     loop_vars: Sequence[object], invariants: Sequence[object] | None, first: Sequence[Node]
 ) -> list[object]:
     """Return the shape that each leaf keeps: that of its first value, unless told."""

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..core.copying import copied
+from ..core.copying import copy_nodes
 from ..core.gradients import gradients
 from ..core.graph import get_default_graph, in_branches, outside
 from ..core.node import Constant, Node, Placeholder, build
-from ..core.order import needed
+from ..core.order import list_needed
 from ..operators.creation import zeros_like
 from .loop_stacks import (
     HandleNode,
@@ -104,7 +104,7 @@ def _round_back(loop: While, taken: frozenset[Slot]) -> RoundBack:
 def _needs(loop: While, results: Sequence[Node]) -> dict[Node, None]:
     """Return the nodes of the forward round that `results` use directly."""
     outer = set(loop.entrances)
-    forward = {*needed([*loop.body, *loop.saved], outer), *loop.variables} - outer
+    forward = {*list_needed([*loop.body, *loop.saved], outer), *loop.variables} - outer
     needs: dict[Node, None] = {}
     met: set[Node] = set()
     waiting = list(results)
@@ -161,8 +161,8 @@ def _loop_back(loop: While, once: RoundBack, first: Sequence[Node], node: Node) 
         for (k, grad), stack in zip(once.pasts.items(), of_lists, strict=True):
             new[grad] = top_or_zeros(stack, new[loop.saved[k]])
         results = [*once.flown, *once.shares.values()]
-        new.update((n, n.with_inputs((), ())) for n in needed(results, set(new)) if _waits(n))
-        after = copied(results, new, anew=True)  # all of it inside
+        new.update((n, n.with_inputs((), ())) for n in list_needed(results, set(new)) if _waits(n))
+        after = copy_nodes(results, new, anew=True)  # all of it inside
         flown, shares = after[: len(once.flown)], after[len(once.flown) :]
         body = [
             *map(without_top, lists),

@@ -120,7 +120,7 @@ class HandlePlaceholder(HandleNode, Placeholder):
     __slots__ = ()
 
 
-def flowing(flows: bool) -> DType:
+def list_dtype(flows: bool) -> DType:
     """Return the dtype of a list, which only says whether gradients flow through it."""
     return float32 if flows else as_dtype(bool)
 
@@ -140,7 +140,7 @@ class Empty(StackOp):
     """The empty list; `flows` says whether gradients are to flow through what will be kept."""
 
     def __init__(self, flows: bool = True) -> None:
-        self.dtype = flowing(flows)
+        self.dtype = list_dtype(flows)
 
     def run(self, state: State, *arrays: object) -> Any:
         return EMPTY
@@ -161,7 +161,7 @@ class Push(StackOp):
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the spec of a list through which gradients flow if they do through the value."""
-        return Spec((), flowing(specs[1].dtype.kind == "f"))
+        return Spec((), list_dtype(specs[1].dtype.kind == "f"))
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """What lies below belongs to the list, the top to the value."""
@@ -187,7 +187,7 @@ class Top(StackOp):
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """A list with nothing but the gradient on top."""
-        return (pushed(empty(), out_grad), None)[: len(node.inputs)]
+        return (push(empty(), out_grad), None)[: len(node.inputs)]
 
 
 class Pop(KeepsSpec, StackOp):
@@ -268,7 +268,7 @@ def empty(flows: bool = True) -> Node:
     return build(Empty(flows), (), kind=HandleNode)
 
 
-def pushed(stack: Node, value: Node) -> Node:
+def push(stack: Node, value: Node) -> Node:
     """Return the list with a value on top."""
     return build(Push(), (stack, value), kind=HandleNode)
 
@@ -328,7 +328,7 @@ class History(Output):
     def __init__(self, place: int, like: Node) -> None:
         self.slot: Slot = ("past", place)
         self.place, self.shape = place, ()
-        self.dtype = flowing(like.dtype.kind == "f")
+        self.dtype = list_dtype(like.dtype.kind == "f")
 
 
 class Pack(StackOp):

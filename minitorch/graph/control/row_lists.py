@@ -12,7 +12,17 @@ from ...arrays.library import Array, Namespace, namespace, native_dtype
 from ...op import Gradients, KeepsSpec, Op, Spec
 from ..core.node import Node, build
 from ..core.variables import State
-from .loop_stacks import EMPTY, HOLE, HandleNode, Stack, StackOp, Top, flowing, namespace_of, rest
+from .loop_stacks import (
+    EMPTY,
+    HOLE,
+    HandleNode,
+    Stack,
+    StackOp,
+    Top,
+    list_dtype,
+    namespace_of,
+    rest,
+)
 
 
 class Spread(StackOp):
@@ -29,7 +39,7 @@ class Spread(StackOp):
         return stack
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec((), flowing(specs[0].dtype.kind == "f"))
+        return Spec((), list_dtype(specs[0].dtype.kind == "f"))
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The rows' gradients as an array, zeros where one is missing."""
@@ -136,6 +146,6 @@ def next_row(rows: Node, array: Node) -> Node:
     return build(Top(array.shape[1:], array.dtype), (rows,))
 
 
-def stacked(stack: Node, like: Node, count: int | None = None) -> Node:
+def stack_arrays(stack: Node, like: Node, count: int | None = None) -> Node:
     """Return a list of arrays like `like`, the last on top, as one array."""
     return build(StackRows(False, like, count), (stack,))

@@ -12,10 +12,10 @@ from typing import Any
 
 from ...arrays.library import Array
 from ...op import Gradients
-from ..core.copying import copied
+from ..core.copying import copy_nodes
 from ..core.graph import outside
 from ..core.node import Constant, Node, fresh_id
-from ..core.order import is_ordered, needed, writes_of
+from ..core.order import is_ordered, list_needed, writes_of
 from ..core.variables import State, Variable
 from ..executors.compiled import Step
 from .loop_gradient import backward
@@ -70,7 +70,7 @@ class While(StackOp):
             entrances = [placeholder_like(node, "captured") for node in captured]
         known: dict[Node, Node] = dict(zip(captured, entrances, strict=True))
         known.update((v, v) for v in variables)
-        test, *after = copied([test, *body], known)
+        test, *after = copy_nodes([test, *body], known)
         loop = cls(test, after, variables, entrances, (), parallel_iterations)
         loop.captured, loop.built = captured, built
         return loop
@@ -98,7 +98,7 @@ class While(StackOp):
 
     def nodes(self) -> list[Node]:
         """Return all that is inside."""
-        return needed([self.test, *self.body, *self.saved], self.placeholders)
+        return list_needed([self.test, *self.body, *self.saved], self.placeholders)
 
     def place_of(self, node: Node) -> int:
         """Return the number under which `History` has the rounds of a node of the body."""

@@ -50,7 +50,7 @@ def constant_array(value: object, dtype: DTypeLike = None) -> Array:
     return array
 
 
-def filled_to(array: Array, sizes: Sequence[int | None], name: str) -> Array:
+def fill_shape(array: Array, sizes: Sequence[int | None], name: str) -> Array:
     """Return `array` in a shape; TensorFlow repeats the last element to fill it."""
     shape = tuple(int(n) for n in sizes if n is not None)
     if len(shape) < len(sizes):

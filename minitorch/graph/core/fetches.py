@@ -18,11 +18,11 @@ from ..control.while_op import While
 from ..shapes.static import agree
 from .graph import Graph
 from .node import Node, Placeholder
-from .order import needed
+from .order import list_needed
 from .structures import flatten
 
 
-def check_asked(graph: Graph, fetches: Sequence[Node], feeds: Sequence[Node]) -> None:
+def check_runnable(graph: Graph, fetches: Sequence[Node], feeds: Sequence[Node]) -> None:
     """Raise unless a session of `graph` can run these.
 
     Raises:
@@ -60,7 +60,7 @@ def check_feeds_reach(fetches: Sequence[Node], feeds: Sequence[Node]) -> None:
     if not feeds:
         return
     fed = set(feeds)
-    reached = set(needed(fetches, fed))
+    reached = set(list_needed(fetches, fed))
     for loop in [node for node in reached if isinstance(node.op, While) and node not in fed]:
         first, end = loop.op.built
         written = fed.intersection(loop.op.writes)
@@ -77,10 +77,10 @@ def check_feeds_reach(fetches: Sequence[Node], feeds: Sequence[Node]) -> None:
 
 def check_outside_loops(fetches: Sequence[Node], fed: Collection[Node]) -> None:
     """Raise if one of `fetches` is computed from a loop's variables, within the loop."""
-    if not any(_is_inside(source, fed) for source in needed(fetches, fed)):
+    if not any(_is_inside(source, fed) for source in list_needed(fetches, fed)):
         return
     for node in fetches:
-        if any(_is_inside(source, fed) for source in needed([node], fed)):
+        if any(_is_inside(source, fed) for source in list_needed([node], fed)):
             raise node.error(
                 f"run: cannot fetch {node.name!r}: it is in a while loop, where each round has a "
                 "value of its own. Make it a loop variable and fetch what while_loop returns."
@@ -90,7 +90,7 @@ def check_outside_loops(fetches: Sequence[Node], fed: Collection[Node]) -> None:
 def is_outside_loops(node: Node) -> bool:
     """Tell whether a run may ask for `node`: it is no loop, nor a value of a loop's rounds."""
     return not isinstance(node, HandleNode) and not any(
-        _is_inside(n, ()) for n in needed([node], ())
+        _is_inside(n, ()) for n in list_needed([node], ())
     )
 
 
@@ -109,10 +109,10 @@ def flatten_fetches(fetches: object, graph: Graph, leaves: list[Node]) -> Rebuil
     Raises:
         GraphError: something in it is no node of the graph.
     """
-    return flatten(fetches, leaves, lambda name: node_called(name, graph, "fetch"))
+    return flatten(fetches, leaves, lambda name: find_node(name, graph, "fetch"))
 
 
-def node_called(name: object, graph: Graph, verb: str) -> Node:
+def find_node(name: object, graph: Graph, verb: str) -> Node:
     """Return the node of that name.
 
     Raises:
@@ -158,7 +158,7 @@ def read_feeds(
             "placeholders to values."
         )
     pairs = [pair for item in feed_dict.items() for pair in spread(*item)]
-    nodes = tuple([n if isinstance(n, Node) else node_called(n, graph, "feed") for n, _ in pairs])
+    nodes = tuple([n if isinstance(n, Node) else find_node(n, graph, "feed") for n, _ in pairs])
     return nodes, [as_feed(n, v, place) for n, (_, v) in zip(nodes, pairs, strict=True)]
 
 

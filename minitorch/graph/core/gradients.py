@@ -15,9 +15,9 @@ from ...sweep import Rule, ancestors, count_uses, sweep
 from ...vjp import on_values
 from ..shapes.deferred import any_late, late, unknown
 from ..shapes.sizes import met_none
-from .graph import located
+from .graph import add_location
 from .node import Constant, Node, convert
-from .order import needed
+from .order import list_needed
 
 
 def gradients(
@@ -46,7 +46,7 @@ def gradients(
         )
     stops = [] if stop_gradients is None else _check_nodes(stop_gradients, "stop_gradients")
     between = ancestors(sources, roots)
-    inner = [node for node in needed(roots, set()) if node in between]
+    inner = [node for node in list_needed(roots, set()) if node in between]
     if any_late(inner) or unknown(*inner):
         return _later(roots, sources, arriving, stops)
     with roots[0].graph.scope(name):
@@ -54,7 +54,7 @@ def gradients(
         try:
             grads = _sweep(seeds, sources, between, set(stops))
         except TypeError as error:
-            if not met_none(error, needed(roots, set())):
+            if not met_none(error, list_needed(roots, set())):
                 raise
             return _later(roots, sources, arriving, stops)  # a rule computes with sizes
     return [grads.get(x) for x in sources]
@@ -120,7 +120,7 @@ def _rule(uses: dict[Node, int], stops: set[Node]) -> Rule:
         try:
             return on_values(node, grad)
         except NoGradientRule as error:
-            raise located(error, node.built_at, node.name) from None
+            raise add_location(error, node.built_at, node.name) from None
         finally:
             node.wants = (True,) * len(node.inputs)
 

@@ -179,7 +179,7 @@ def place_of_new() -> tuple[str, int]:
     return get_default_graph().site or call_site()
 
 
-def located(error: E, place: tuple[str, int], name: str | None = None) -> E:
+def add_location(error: E, place: tuple[str, int], name: str | None = None) -> E:
     """Return an error of the same type whose message also names the line (and the node)."""
     built = f"node {name!r} built at" if name else "built at"
     new = type(error)(f"{error} ({built} {place[0]}:{place[1]})")

@@ -13,7 +13,7 @@ from ...arrays.library import DType
 from ...errors import MinitorchError
 from ..shapes.deferred import late
 from ..shapes.sizes import over_nodes
-from .graph import located, place_of_new
+from .graph import add_location, place_of_new
 from .node import Node, UnknownShape, once_sized
 
 
@@ -56,7 +56,7 @@ def locates_errors(function: Callable[P, R]) -> Callable[P, R]:
         except MinitorchError as error:
             if hasattr(error, "built_at") or "built at" in str(error):
                 raise
-            raise located(error, place_of_new()) from None
+            raise add_location(error, place_of_new()) from None
 
     return call
 

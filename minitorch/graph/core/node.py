@@ -17,7 +17,7 @@ import numpy as np
 from ...arrays.library import DType, DTypeLike, cast, get_default_dtype, graph_dtype
 from ...arrays.shapes import Shape
 from ...errors import GraphError, GraphTypeError, MinitorchError
-from ...op import Op, Spec, Value, promoted
+from ...op import Op, Spec, Value, common_dtype
 from ...ops.elementwise.casting import cast_to
 from ...ops.elementwise.logic import eq, ne
 from ...ops.elementwise.rows import operator_of
@@ -25,13 +25,20 @@ from ...ops.methods import Methods
 from ...ops.products import linalg
 from ...ops.shaping.joining import stack
 from ..shapes import sizes
-from ..shapes.deferred import cut, deferred, is_cut
+from ..shapes.deferred import cut, defer, is_cut
 from ..shapes.static import UNKNOWN as UNKNOWN
 from ..shapes.static import StaticShape as StaticShape
 from ..shapes.static import UnknownShape as UnknownShape
 from ..shapes.static import as_static
-from .constants import constant_array, filled_to
-from .graph import Graph, call_site, get_default_graph, innermost_session, located, place_of_new
+from .constants import constant_array, fill_shape
+from .graph import (
+    Graph,
+    add_location,
+    call_site,
+    get_default_graph,
+    innermost_session,
+    place_of_new,
+)
 
 if TYPE_CHECKING:
     from .fetches import Feeds
@@ -110,10 +117,10 @@ class Node(Methods):
         return build(op, inputs)
 
     def __matmul__(self, other: object) -> Any:
-        return deferred(linalg.matmul, *convert_all(self, other))
+        return defer(linalg.matmul, *convert_all(self, other))
 
     def __rmatmul__(self, other: object) -> Any:
-        return deferred(linalg.matmul, *convert_all(other, self))
+        return defer(linalg.matmul, *convert_all(other, self))
 
     def __getitem__(self, index: Any) -> Any:
         items = index if isinstance(index, tuple) else (index,)
@@ -130,7 +137,7 @@ class Node(Methods):
 
     def error(self, message: str) -> GraphError:
         """Return an error that also names this node, and the line that built it."""
-        return located(GraphError(message), self.built_at, self.name)
+        return add_location(GraphError(message), self.built_at, self.name)
 
     def eval(self, feed_dict: Feeds | None = None, session: Session | None = None) -> Any:
         """Return the value, run in `session` or in the innermost session of a `with` block."""
@@ -216,7 +223,7 @@ def placeholder(dtype: DTypeLike, shape: object = None, name: str | None = None)
     try:
         return Placeholder(dtype, shape, name or "Placeholder")
     except MinitorchError as error:
-        raise located(error, place_of_new()) from None
+        raise add_location(error, place_of_new()) from None
 
 
 def placeholder_with_default(input: object, shape: object, name: str | None = None) -> Placeholder:
@@ -242,7 +249,7 @@ class Constant(Node):
     ) -> None:
         array = constant_array(value, dtype)
         if shape is not None:
-            array = filled_to(array, as_static(shape).as_list(), name)
+            array = fill_shape(array, as_static(shape).as_list(), name)
         super().__init__(None, (), array.shape, array.dtype, name, graph)
         self.value = array
         self.follows = True
@@ -318,13 +325,13 @@ def build(op: Op, inputs: Sequence[object], kind: type[Node] = Node) -> Node:
         else:
             nodes = tuple([convert(value, None, graph) for value in inputs])
         if graph.control[-1] or graph.branches:
-            nodes = _as_seen_here(nodes, graph)
+            nodes = _adapt_inputs(nodes, graph)
         if any(isinstance(n.shape, UnknownShape) for n in nodes):
             spec = Spec(UNKNOWN, _guess_dtype(op, nodes))
         else:
             spec = op.infer(*[Spec(tuple(n.shape), n.dtype) for n in nodes])
     except MinitorchError as error:
-        raise located(error, graph.site or call_site()) from None
+        raise add_location(error, graph.site or call_site()) from None
     return kind(op, nodes, spec.shape, spec.dtype, op.name, graph)
 
 
@@ -352,7 +359,7 @@ def _graph_of(op: Op, values: Sequence[object]) -> Graph:
     return get_default_graph() if first is None else first.graph
 
 
-def _as_seen_here(nodes: tuple[Node, ...], graph: Graph) -> tuple[Node, ...]:
+def _adapt_inputs(nodes: tuple[Node, ...], graph: Graph) -> tuple[Node, ...]:
     """Return the inputs as a node built now must have them: read in order, inside its branch."""
     with graph.as_default():
         nodes = tuple([n.read() if hasattr(n, "read") else n for n in nodes])
@@ -367,7 +374,7 @@ def _promote(op: Op, inputs: Sequence[object], graph: Graph) -> tuple[Node, ...]
     dtype = getattr(loose[0], "dtype", None) if loose else None
     if dtype is None or any(getattr(value, "dtype", None) is not dtype for value in loose):
         operands = [_kind_for_promotion(value) for value in loose]
-        dtype = promoted(op, operands)
+        dtype = common_dtype(op, operands)
     elif op.promotes == "float" and dtype.kind != "f":
         dtype = get_default_dtype()
     first = [convert(value, None, graph) for value in own]

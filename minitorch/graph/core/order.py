@@ -1,7 +1,7 @@
 """Which nodes a run needs, and in which order they run.
 
 Nodes never change, so an order stays right for as long as the same fetches are asked for. Passes
-leave most graphs as they were, or ask for one order several times: inside `orders_kept` each is
+leave most graphs as they were, or ask for one order several times: inside `keep_orders` each is
 made once, and a rewrite, which gives other fetches, asks for another by itself.
 """
 
@@ -46,7 +46,7 @@ _local = _Local()
 
 
 @contextmanager
-def orders_kept() -> Iterator[None]:
+def keep_orders() -> Iterator[None]:
     """Keep the latest orders of this thread until the block ends: nobody is to change a node."""
     outer = _local.orders
     _local.orders = outer or _Orders()
@@ -60,7 +60,7 @@ Fetches = Iterable[Node]
 Order = Callable[[Fetches, Collection[Node]], list[Node]]
 
 
-def _kept(make: Order) -> Order:
+def _remember(make: Order) -> Order:
     """Return `make` with a memory: who asks again gets the same order, in a list of their own."""
 
     @wraps(make)
@@ -112,13 +112,13 @@ def _needs(fetches: Fetches, fed: Collection[Node]) -> dict[Node, tuple[Node, ..
     return before
 
 
-@_kept
-def needed(fetches: Fetches, fed: Collection[Node]) -> list[Node]:
+@_remember
+def list_needed(fetches: Fetches, fed: Collection[Node]) -> list[Node]:
     """Return every node that must run to give `fetches`; nothing above a fed node."""
     return list(_needs(fetches, fed))
 
 
-@_kept
+@_remember
 def schedule(fetches: Fetches, fed: Collection[Node]) -> list[Node]:
     """Return the needed nodes in running order: inputs and control inputs before their users.
 
@@ -196,7 +196,7 @@ def before_each(order: Sequence[Node], fed: Collection[Node]) -> list[tuple[Node
     return [runs_before(node, fed) for node in order]
 
 
-def ordered_among(nodes: Iterable[Node]) -> set[Node]:
+def select_ordered(nodes: Iterable[Node]) -> set[Node]:
     """Return those of the nodes for which it matters when they run."""
     return {node for node in nodes if is_ordered(node)}
 

@@ -13,15 +13,15 @@ from ...arrays.library import Array, DeviceLike
 from ...arrays.library import device as device_called
 from ...errors import GraphError
 from ..executors.compiled import Run
-from ..executors.registry import executor_called
+from ..executors.registry import find_executor
 from ..passes.fold import fed_constants
 from ..passes.optimize import optimize
 from ..passes.rewrite import PLANNING
 from ..shapes.by_shape import ByShape, needs_shapes
-from .fetches import Feeds, as_feed, check_asked, flatten_fetches, read_feeds
+from .fetches import Feeds, as_feed, check_runnable, flatten_fetches, read_feeds
 from .graph import Graph, get_default_graph, open_sessions
 from .node import Node, Placeholder
-from .order import needed
+from .order import list_needed
 from .variables import State, Variable
 
 
@@ -74,7 +74,7 @@ class Session:
         chosen = target if isinstance(target, Graph) else graph
         self.graph = get_default_graph() if chosen is None else chosen
         by = executor or self.default_executor
-        self._executor = executor_called(by, options)
+        self._executor = find_executor(by, options)
         self.optimize = self.default_optimize and by == "compiled" if optimize is None else optimize
         self.device = device_called(device)
         self.state = State(self.device)
@@ -181,7 +181,7 @@ class Session:
             GraphError: a node of another graph, or one that has no value of its own; a placeholder
                 that is needed and not among `feeds`.
         """
-        check_asked(self.graph, leaves, feeds)
+        check_runnable(self.graph, leaves, feeds)
         leaves = fed_constants(leaves, feeds)
         if needs_shapes(leaves, feeds):
             return ByShape(leaves, feeds, self._step)
@@ -229,7 +229,7 @@ def compile(node: object) -> Callable[..., Any]:
     leaves: list[Node] = []
     flatten_fetches(node, get_default_graph(), leaves)
     session = Session(graph=leaves[0].graph if leaves else None, optimize=True)
-    inputs = _by_name([n for n in needed(leaves, ()) if isinstance(n, Placeholder | Variable)])
+    inputs = _by_name([n for n in list_needed(leaves, ()) if isinstance(n, Placeholder | Variable)])
     known: dict[tuple[str, ...], list[Node]] = {}  # the nodes for arguments in an order seen before
 
     def function(**arrays: object) -> Any:

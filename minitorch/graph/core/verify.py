@@ -13,7 +13,7 @@ from ...op import Op, Spec
 from ..control.while_op import While
 from ..shapes.static import agree
 from .node import Node, Placeholder, UnknownShape
-from .order import needed, schedule
+from .order import list_needed, schedule
 
 
 class Checked:
@@ -45,7 +45,7 @@ def verify(
         GraphError: a cycle, an input that is no node, or a shape or dtype that is not what the
             operator infers; names the pass and the node.
     """
-    nodes = needed(fetches, fed)
+    nodes = list_needed(fetches, fed)
     schedule(fetches, fed)  # which refuses a cycle
     inferred: dict[object, Spec] = {}
     for node in nodes:

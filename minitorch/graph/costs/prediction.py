@@ -18,7 +18,7 @@ from ...ops.elementwise.rows import Elementwise
 from ...ops.products.linalg import Linear, MatMul
 from ..control.while_op import While
 from ..core.node import Constant, Node
-from ..core.order import needed, schedule
+from ..core.order import list_needed, schedule
 from ..memory.plan import VIEWS
 from ..passes.fused import Fused, FusedReduction
 from ..passes.lowering import names_of, runs_of
@@ -37,7 +37,7 @@ def predicted_s(fetches: Sequence[Node], fed: Collection[Node]) -> float:
     A loop counts as often as it goes round, or `ROUNDS` times where that is not known; 64 stands
     for sizes that are not known.
     """
-    nodes = [node for node in needed(fetches, fed) if node not in fed and node.op is not None]
+    nodes = [node for node in list_needed(fetches, fed) if node not in fed and node.op is not None]
     return sum(map(node_s, nodes))
 
 
@@ -107,12 +107,12 @@ def known_rounds(node: Node, most: int = MOST) -> int | None:
     """
     loop: While = node.op
     placeholders = loop.placeholders
-    deciding = _deciding(loop)
+    deciding = _find_deciding_variables(loop)
     ends = [loop.test, *(loop.body[i] for i in deciding)]
     order = [n for n in schedule(ends, placeholders) if n not in placeholders]
     if not all(_computable(n) for n in order):
         return None
-    used = placeholders.intersection(needed(ends, placeholders))
+    used = placeholders.intersection(list_needed(ends, placeholders))
     sources = dict(zip(loop.given, node.inputs, strict=True))
     if not all(_is_small(sources[p]) for p in used):
         return None
@@ -150,13 +150,13 @@ def _value(node: Node, values: dict[Node, Array]) -> Any:
     return node.op.compute(np, *[values[source] for source in node.inputs])
 
 
-def _deciding(loop: While) -> list[int]:
+def _find_deciding_variables(loop: While) -> list[int]:
     """Return the variables, by number, on which it depends whether there is another round."""
     place = {v: i for i, v in enumerate(loop.variables)}
     deciding: dict[int, None] = {}
     waiting = [loop.test]
     while waiting:
-        for node in needed([waiting.pop()], loop.placeholders):
+        for node in list_needed([waiting.pop()], loop.placeholders):
             i = place.get(node)
             if i is not None and i not in deciding:
                 deciding[i] = None

@@ -199,7 +199,7 @@ def discover(
             "more of each."
         )
     pairs = _Enumeration(operators, inputs, seed).pairs(largest)
-    single, shared = _sorted_out(pairs)
+    single, shared = _sort_out_rules(pairs)
     rules: list[Rule] = []
     for rule in _distinct(single):
         if holds(rule) and not follows(rule, rules):
@@ -258,7 +258,9 @@ def _fingerprint(value: Value) -> tuple[object, ...]:
     return value.array.shape, value.cut, value.array.tobytes()
 
 
-def _sorted_out(pairs: Sequence[tuple[Term, Term]]) -> tuple[list[Rule], list[tuple[Term, Term]]]:
+def _sort_out_rules(
+    pairs: Sequence[tuple[Term, Term]],
+) -> tuple[list[Rule], list[tuple[Term, Term]]]:
     """Return rules of one output, and pairs whose longer term has one variable more.
 
     Such a pair says that a part of something larger is enough: it is of use together with another

@@ -21,7 +21,7 @@ from ..control.loop_stacks import DEAD, HandleNode, require_alive
 from ..core.node import Constant, Node, Placeholder
 from ..core.order import last_uses
 from ..core.variables import NoOp, Read, State, StateOp, Variable
-from ..memory.aliasing import is_fresh, overwriting, running_order, views
+from ..memory.aliasing import find_overwriting_nodes, is_fresh, running_order, views
 from ..passes.fused import Fused
 from .node_errors import explain
 
@@ -60,9 +60,9 @@ class Step:
         for node in self.order:
             if node not in fed:
                 check_source(node)
-        self.in_place = overwriting(self.order, fetches, fed) if inner is None else set()
+        self.in_place = find_overwriting_nodes(self.order, fetches, fed) if inner is None else set()
         self.slot = {node: f"v{i}" for i, node in enumerate(self.order)}
-        self.names: dict[str, Any] = {"xp": namespace_on(device), "own": _own, "copy": copied}
+        self.names: dict[str, Any] = {"xp": namespace_on(device), "own": _own, "copy": copy_result}
         self.call_when_sure(lambda: None)
         self.source = self._emit(fed)
         exec(compile(self.source, "<graph step>", "exec"), self.names)
@@ -92,7 +92,7 @@ class Step:
         slot = self.slot
         self.shared = views([n for n in self.order if n in fed or n.op is None], self.order, fed)
         self.maybe_dead = maybe_dead(self.order, fed)
-        self.asked = _asked(self.order)
+        self.asked = _find_handle_users(self.order)
         free = last_uses(self.order, fed, set(self.fetches))
         into = "".join(f"{slot.get(node, '_')}, " for node in self.feeds)
         sure = _last_that_may_fail(self.order, fed) if self.inner is None else len(self.order)
@@ -190,7 +190,7 @@ class Step:
         return explain(node, arrays, error)
 
 
-def _asked(order: Sequence[Node]) -> dict[Node, list[Node]]:
+def _find_handle_users(order: Sequence[Node]) -> dict[Node, list[Node]]:
     """Return, for each node whose value is no array, the nodes that use it."""
     users: dict[Node, list[Node]] = {}
     for node in order:
@@ -237,7 +237,7 @@ def _line_and_locals(error: Exception, code: CodeType) -> tuple[int, dict[str, A
     return None
 
 
-def copied(array: object) -> Any:
+def copy_result(array: object) -> Any:
     """Return what a run hands over: an array of its own; of one number a NumPy scalar."""
     if not isinstance(array, np.ndarray):
         return array

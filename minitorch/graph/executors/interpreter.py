@@ -22,7 +22,7 @@ from ..control.while_op import While
 from ..core.node import Constant, Node, Placeholder
 from ..core.order import schedule, sources
 from ..core.variables import NoOp, Read, State, StateOp, Variable
-from .compiled import check_source, copied
+from .compiled import check_source, copy_result
 from .node_errors import explain
 
 
@@ -111,4 +111,4 @@ def value_of(node: Node, inputs: Sequence[Any], state: State) -> Any:
 
 def fetched_value(node: Node, value: object) -> Any:
     """Return what a run gives for a fetched node: an array of the caller's own."""
-    return None if isinstance(node.op, NoOp) else copied(require_alive(value, node))
+    return None if isinstance(node.op, NoOp) else copy_result(require_alive(value, node))

@@ -8,7 +8,7 @@ from typing import Any
 from ...arrays.library import dtype_of
 from ...errors import GraphError, MinitorchError
 from ...op import Op, Spec
-from ..core.graph import located
+from ..core.graph import add_location
 from ..core.node import Node
 from ..passes.fused import FusedSequence
 
@@ -27,7 +27,7 @@ def explain(node: Node, arrays: Sequence[Any], error: Exception) -> Exception:
     if isinstance(error, MinitorchError) and (
         better is None or not isinstance(node.op, FusedSequence)
     ):
-        return located(error, node.built_at, node.name)
+        return add_location(error, node.built_at, node.name)
     if better is not None:
         return better
     shapes = ", ".join(str(getattr(a, "shape", "?")) for a in arrays)
@@ -47,5 +47,5 @@ def complaint(node: Node, specs: Sequence[Spec]) -> MinitorchError | None:
     except MinitorchError as error:
         origin = node.op.blamed(*specs) if isinstance(node.op, FusedSequence) else None
         name, place = origin or (node.name, node.built_at)
-        return located(error, place, name)
+        return add_location(error, place, name)
     return None

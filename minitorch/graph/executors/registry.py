@@ -18,7 +18,7 @@ EXECUTORS: dict[str, tuple[Callable[..., Run], Sequence[str]]] = {
 """What plans a run of (fetches, feeds, device), and the options that it takes."""
 
 
-def executor_called(name: str, options: dict[str, object]) -> Callable[..., Run]:
+def find_executor(name: str, options: dict[str, object]) -> Callable[..., Run]:
     """Return what plans a run for the executor of that name, with its options.
 
     Raises:

@@ -18,7 +18,7 @@ from ...ops.reducing.reduction import Sum
 from ...ops.shaping.broadcasting import ExpandTo, SumTo
 from ...ops.shaping.movement import Reshape
 from ..core.node import Constant, Node
-from ..core.order import before_each, ordered_among, read_by, schedule
+from ..core.order import before_each, read_by, schedule, select_ordered
 from ..core.variables import Read, StateOp, Variable
 from ..passes.fused import FusedSequence
 
@@ -41,7 +41,9 @@ def views(of: Collection[Node], order: Sequence[Node], fed: Collection[Node]) ->
     return sharing
 
 
-def looked_at(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, frozenset[Variable]]:
+def find_shared_variables(
+    order: Sequence[Node], fed: Collection[Node]
+) -> dict[Node, frozenset[Variable]]:
     """Return for each node the variables with which its array may share memory."""
     shares: dict[Node, frozenset[Variable]] = {}
     for node in order:
@@ -56,7 +58,9 @@ def looked_at(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, frozen
     return shares
 
 
-def overwriting(order: Sequence[Node], fetches: Sequence[Node], fed: Collection[Node]) -> set[Node]:
+def find_overwriting_nodes(
+    order: Sequence[Node], fetches: Sequence[Node], fed: Collection[Node]
+) -> set[Node]:
     """Return the nodes that may overwrite the arrays of the variables that they write.
 
     One may when neither its own inputs, nor anything that runs later, nor a fetch can be looking
@@ -72,7 +76,9 @@ def overwriting(order: Sequence[Node], fetches: Sequence[Node], fed: Collection[
     }
     if not place:
         return set()
-    looks = looked_at(order, fed) | {v: frozenset({v}) for v in order if isinstance(v, Variable)}
+    looks = find_shared_variables(order, fed) | {
+        v: frozenset({v}) for v in order if isinstance(v, Variable)
+    }
     used: dict[Variable, int] = {}  # the last place that reads what looks at a variable
     for i, read in enumerate(read_by(order, fed)):
         for source in read:
@@ -119,12 +125,12 @@ def running_order(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
 
 def _earliest(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, int]:
     """Return for each update the place in `order` right after which it may run."""
-    looks = looked_at(order, fed)
+    looks = find_shared_variables(order, fed)
     place: dict[Node, int] = {}  # where each node runs; an update right after that
     touched: dict[Variable, int] = {}  # the last place so far that needs a variable as it is
     effect = -1
     earliest: dict[Node, int] = {}
-    ordered = ordered_among(order)
+    ordered = select_ordered(order)
     for i, (node, before) in enumerate(zip(order, before_each(order, fed), strict=True)):
         place[node] = i
         if _is_soon(node) and node not in fed:

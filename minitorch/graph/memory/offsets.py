@@ -32,7 +32,7 @@ MANY = 2000
 """Buffers from which on they are placed in the order of the run: the other way takes the square."""
 
 
-def placed(buffers: Sequence[Buffer], grain: int = ALIGNMENT) -> list[Buffer]:
+def assign_offsets(buffers: Sequence[Buffer], grain: int = ALIGNMENT) -> list[Buffer]:
     """Return the buffers with offsets, so that no two that live at the same time overlap.
 
     Args:

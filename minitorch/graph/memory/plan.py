@@ -40,7 +40,7 @@ from ..passes.fused import Fused, FusedReduction
 from .aliasing import running_order
 from .offsets import ALIGNMENT as ALIGNMENT
 from .offsets import Buffer as Buffer
-from .offsets import placed
+from .offsets import assign_offsets
 
 VIEWS = (ExpandTo, Identity, InsertAxes, Permute, RemoveAxes, Reshape, StopGradient, Switch)
 
@@ -125,7 +125,9 @@ def memory_plan(
     lives = planner.lives()
     total = sum(planner.total_bytes(node) for node in order if node in planner.made)
     grain = ALIGNMENT if loops else max((node.dtype.itemsize for node in lives), default=1)
-    buffers = placed([Buffer(node, planner.n_bytes(node), *lives[node]) for node in lives], grain)
+    buffers = assign_offsets(
+        [Buffer(node, planner.n_bytes(node), *lives[node]) for node in lives], grain
+    )
     peak = max((b.offset + b.n_bytes for b in buffers), default=0)
     return MemoryPlan(
         total, peak, tuple(buffers), tuple(in_place), tuple(order), dict(planner.home), loops
@@ -219,7 +221,7 @@ def sizes_of(
         elif not isinstance(node.shape, UnknownShape) and None not in node.shape:
             shapes[node] = tuple(node.shape)
         elif node.op is not None and all(source in shapes for source in node.inputs):
-            shapes[node] = _inferred(node, shapes)
+            shapes[node] = _infer(node, shapes)
         elif node.op is None and node.inputs and node.inputs[0] in shapes:
             shapes[node] = shapes[node.inputs[0]]  # a placeholder's default
         else:
@@ -227,7 +229,7 @@ def sizes_of(
     return shapes
 
 
-def _inferred(node: Node, shapes: dict[Node, tuple[int, ...]]) -> tuple[int, ...]:
+def _infer(node: Node, shapes: dict[Node, tuple[int, ...]]) -> tuple[int, ...]:
     """Return the shape of an operator's result; a loop keeps the sizes of its first values."""
     assert node.op is not None  # the caller has asked
     if isinstance(node.op, Output) and isinstance(node.inputs[0].op, While):

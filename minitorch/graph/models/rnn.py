@@ -8,8 +8,8 @@ from typing import Any
 from ...arrays.library import DTypeLike, as_dtype, int32
 from ...errors import GraphError
 from ..control.loop import while_loop
-from ..control.loop_stacks import empty, has_more, pushed, without_top
-from ..control.row_lists import Grow, next_row, spread, stacked
+from ..control.loop_stacks import empty, has_more, push, without_top
+from ..control.row_lists import Grow, next_row, spread, stack_arrays
 from ..control.while_op import KEPT_APART
 from ..core.graph import name_scope
 from ..core.node import Constant, Node, UnknownShape, build, convert
@@ -94,13 +94,13 @@ def _unroll_in_time(
         output, new = _step(cell, next_row(rows, x_TBF), rebuild(now), t, lengths)
         written.append(output)
         after = same_structure("dynamic_rnn", new, state)
-        return [t + 1, without_top(rows), pushed(done, output), *after]
+        return [t + 1, without_top(rows), push(done, output), *after]
 
     start = [Constant(0, int32), rows, empty(), *first]
     shapes = [(), (), (), *(_loose(node) for node in first)]
     last_values = while_loop(going, body, start, shapes, parallel_iterations)
     count = x_TBF.shape[0] if lengths is None else None
-    outputs = stacked(last_values[2], written[0], count=count)
+    outputs = stack_arrays(last_values[2], written[0], count=count)
     if lengths is not None:
         outputs = build(Grow(), (outputs, x_TBF))
     return outputs, rebuild(last_values[3:])

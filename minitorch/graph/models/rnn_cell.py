@@ -17,7 +17,7 @@ import numpy as np
 
 from ...arrays.library import DType, DTypeLike, as_dtype
 from ...errors import GraphError
-from ...pytree import mapped
+from ...pytree import map_leaves
 from ..core.graph import name_scope, outside
 from ..core.node import Node, UnknownShape, convert
 from ..core.variables import Variable
@@ -77,7 +77,7 @@ class RNNCell:
     def zero_state(self, batch_size: object, dtype: DTypeLike) -> State:
         """Return a state of zeros; `batch_size` is a number or a scalar node."""
         kind = as_dtype(dtype)
-        return mapped(lambda units: zeros([batch_size, units], kind), self.state_size)
+        return map_leaves(lambda units: zeros([batch_size, units], kind), self.state_size)
 
 
 def _columns(x: Node, cell: RNNCell) -> int:

@@ -14,7 +14,7 @@ from ...ops.elementwise import unary as elementwise
 from ...ops.shaping.broadcasting import expand_to
 from ..core.naming import locates_errors, rename
 from ..core.node import Constant, Node, UnknownShape, convert
-from ..shapes.computed import computed, counted, filled
+from ..shapes.computed import fill_computed, is_computed, range_computed
 from ..shapes.static import as_static
 
 
@@ -34,8 +34,8 @@ def constant(
 @locates_errors
 def fill(dims: Any, value: object, name: str | None = None) -> Node:
     """A value of this shape, all one number; the shape may be computed in the run."""
-    if computed(dims) or isinstance(value, Node):
-        return rename(filled(dims, value), name)
+    if is_computed(dims) or isinstance(value, Node):
+        return rename(fill_computed(dims, value), name)
     return Constant(np.full(_sizes(dims), value, _dtype_for(value)), name=name or "Fill")
 
 
@@ -51,8 +51,8 @@ def ones(shape: Any, dtype: DTypeLike = None, name: str | None = None) -> Node:
 
 @locates_errors
 def _all(value: int, shape: Any, dtype: DTypeLike, name: str | None, called: str) -> Node:
-    if computed(shape):
-        return rename(filled(shape, value, _or_default(dtype)), name)
+    if is_computed(shape):
+        return rename(fill_computed(shape, value, _or_default(dtype)), name)
     return Constant(np.full(_sizes(shape), value, _or_default(dtype)), name=name or called)
 
 
@@ -89,8 +89,8 @@ def range(
 ) -> Node:
     """A vector that counts from start (0) up to but not limit, either of them a node or not."""
     low, high = (0, start) if limit is None else (start, limit)
-    if computed([low, high, delta]):
-        return rename(counted(low, high, delta), None if name == "range" else name)
+    if is_computed([low, high, delta]):
+        return rename(range_computed(low, high, delta), None if name == "range" else name)
     numbers = np.arange(low, high, delta)
     whole = numbers.dtype.kind == "i"
     return Constant(numbers, dtype or (int32 if whole else get_default_dtype()), name=name)

@@ -28,7 +28,7 @@ from ..core.graph import get_default_graph
 from ..core.naming import rename
 from ..core.node import Node, UnknownShape, as_shape, build
 from ..core.variables import State, StateOp
-from ..shapes.computed import computed, of_shape
+from ..shapes.computed import is_computed, of_shape
 
 __all__ = ["random_normal", "random_uniform", "set_random_seed", "truncated_normal"]
 
@@ -128,7 +128,7 @@ def uniform_like(x: Node, seed: int | None = None) -> Node:
 def _random(
     kind: str, a: float, b: float, shape: object, dtype: DType, seed: int | None, name: str | None
 ) -> Node:
-    if computed(shape):
+    if is_computed(shape):
         op = Random(kind, a, b, (), dtype, seed_of(seed))
         return rename(build(op, (of_shape(shape),)), name)
     sizes = as_shape(shape)

@@ -17,7 +17,7 @@ from ...ops.shaping import indexing, joining, matrices, movement
 from ..core.gradients import Identity, StopGradient
 from ..core.naming import locates_errors, once_known, rename, rename_all
 from ..core.node import Node, UnknownShape, build, convert, convert_all
-from ..shapes.computed import Joined, ShapeOf, computed, reshaped, tiled
+from ..shapes.computed import Joined, ShapeOf, is_computed, reshape_to_computed, tile_computed
 from ..shapes.deferred import late, unknown
 from ..shapes.static import StaticShape
 from .math import Axis
@@ -36,8 +36,8 @@ def stop_gradient(input: object, name: str | None = None) -> Node:
 @locates_errors
 def reshape(tensor: object, shape: Any, name: str | None = None) -> Node:
     """The same elements under another shape; one size may be -1."""
-    if computed(shape):
-        return rename(reshaped(convert(tensor), shape), name)
+    if is_computed(shape):
+        return rename(reshape_to_computed(convert(tensor), shape), name)
     node = convert(tensor)
     if unknown(node):
         return rename(late(lambda known: reshape(known, shape), (node,), node.dtype, shape), name)
@@ -189,8 +189,8 @@ def _one_for_each_axis(op: str, what: str, entries: Any, node: Node) -> None:
 def tile(input: Any, multiples: Any, name: str | None = None) -> Node:
     """The input repeated that many times along each axis."""
     _one_for_each_axis("tile", "multiples", multiples, convert(input))
-    if computed(multiples) or None in input.shape:
-        return rename(tiled(convert(input), multiples), name)
+    if is_computed(multiples) or None in input.shape:
+        return rename(tile_computed(convert(input), multiples), name)
     return rename(movement.tile(convert(input), tuple(multiples)), name)
 
 

@@ -156,7 +156,7 @@ def _reshape(node: Node, x: Node, *like: Node) -> Node | None:
     return None
 
 
-def _already(node: Node, x: Node, *like: Node) -> Node | None:
+def _drop_if_same_spec(node: Node, x: Node, *like: Node) -> Node | None:
     """Nothing to stretch, to sum, to convert: when the shapes are known and the same."""
     same = None not in x.shape and tuple(x.shape) == tuple(node.shape)
     if not same and like:  # the same node decides both shapes
@@ -214,9 +214,9 @@ RULES: dict[str, Sequence[Simplify]] = {
     "pow": [_power],
     "Permute": [_permute],
     "Reshape": [_reshape],
-    "ExpandTo": [_already],
-    "SumTo": [_already, _over_leading_axes],
-    "Cast": [_already],
+    "ExpandTo": [_drop_if_same_spec],
+    "SumTo": [_drop_if_same_spec, _over_leading_axes],
+    "Cast": [_drop_if_same_spec],
     "Identity": [lambda node, x: x],
     "StopGradient": [lambda node, x: x],
 }

@@ -16,8 +16,8 @@ from ..control.cond import Merge, MergeIndex, Switch
 from ..control.liveness import deadness_of, is_spared, may_kill, maybe_dead, merges, required_inputs
 from ..core.gradients import Identity
 from ..core.node import Constant, Node
-from ..core.order import before_each, ordered_among, schedule
-from .rewrite import may_change, over, rebuilt, renewed, rewrite
+from ..core.order import before_each, schedule, select_ordered
+from .rewrite import may_change, over, rebuilt, replace_nodes, rewrite
 
 
 def dead_code(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
@@ -37,7 +37,7 @@ def _pivots(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
             continue  # it stays
         if node in fed or not may_change(node):
             continue
-        inputs = renewed(node.inputs, new)
+        inputs = replace_nodes(node.inputs, new)
         waits = [s for s in node.control_inputs if not is_spared(node, s, known)]
         if isinstance(node, Constant):
             waits = [s for s in waits if s not in idle]
@@ -48,7 +48,7 @@ def _pivots(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
 def _idle(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
     """Return the nodes that have no effect, nor has anything that runs before them."""
     idle: set[Node] = set()
-    ordered = ordered_among(order)
+    ordered = select_ordered(order)
     for node, before in zip(order, before_each(order, fed), strict=True):
         if node in fed or (node not in ordered and idle.issuperset(before)):
             idle.add(node)
@@ -77,13 +77,13 @@ def _branches(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
         if isinstance(node.op, Merge | MergeIndex):
             left = [i for i, source in enumerate(node.inputs) if source not in never]
             if len(left) == 1 or (left and node.inputs[left[0]] not in risky):
-                return _chosen(node, inputs, left[0])
+                return _resolve_merge(node, inputs, left[0])
         return None
 
     return rewrite(fetches, rule, fed, every=True)
 
 
-def _chosen(node: Node, inputs: Sequence[Node], place: int) -> Node | None:
+def _resolve_merge(node: Node, inputs: Sequence[Node], place: int) -> Node | None:
     """Return what a merge gives that always takes the input at `place`."""
     if isinstance(node.op, Merge):
         return inputs[place]
@@ -124,15 +124,15 @@ def _waits(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     order = schedule(fetches, fed)
     if not any(node.control_inputs for node in order):
         return list(fetches)
-    risky, ordered = maybe_dead(order, fed), ordered_among(order)
+    risky, ordered = maybe_dead(order, fed), select_ordered(order)
     above: dict[Node, tuple[Node, ...]] = {}
     for node in order:
         above[node] = (node,)
         if not (node in fed or node in ordered or node in risky):
-            risks = _joined(above.get(s, ()) for s in (*node.inputs, *node.control_inputs))
+            risks = _join(above.get(s, ()) for s in (*node.inputs, *node.control_inputs))
             if risky.isdisjoint(risks):  # else who waits would die of what `node` outlives
                 above[node] = risks
-    must_run = _kept(fetches, fed, above)
+    must_run = _find_live(fetches, fed, above)
     if must_run.issuperset(s for node in order if node in must_run for s in node.control_inputs):
         return list(fetches)
     return _without(order, fetches, fed, must_run, above)
@@ -149,15 +149,15 @@ def _without(
     for node in order:
         if node not in kept:
             continue
-        inputs = renewed(node.inputs, new)
-        waits = _joined((s,) if s in kept else above[s] for s in node.control_inputs)
+        inputs = replace_nodes(node.inputs, new)
+        waits = _join((s,) if s in kept else above[s] for s in node.control_inputs)
         control = tuple(new.get(s, s) for s in waits)
         fixed = node in fed or not may_change(node)
         new[node] = node if fixed else over(node, inputs, control)
     return [new[node] for node in fetches]
 
 
-def _kept(
+def _find_live(
     fetches: Sequence[Node], fed: Collection[Node], above: dict[Node, tuple[Node, ...]]
 ) -> set[Node]:
     """Return the nodes that must run when waits go to what is above."""
@@ -170,9 +170,9 @@ def _kept(
         must_run.add(node)
         if node not in fed:
             waiting += node.inputs
-            waiting += _joined(above.get(s, (s,)) for s in node.control_inputs)
+            waiting += _join(above.get(s, (s,)) for s in node.control_inputs)
     return must_run
 
 
-def _joined(groups: Iterable[Sequence[Node]]) -> tuple[Node, ...]:
+def _join(groups: Iterable[Sequence[Node]]) -> tuple[Node, ...]:
     return tuple(dict.fromkeys(node for group in groups for node in group))

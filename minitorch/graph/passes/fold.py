@@ -17,8 +17,8 @@ from ...ops.shaping.broadcasting import ExpandTo
 from ..control.loop_stacks import Slot
 from ..control.while_op import While
 from ..core.node import Constant, Node, UnknownShape
-from ..core.order import needed, schedule
-from .loops import Remade, capturing, each_loop, kept_places, with_loops
+from ..core.order import list_needed, schedule
+from .loops import Remade, capture, each_loop, number_kept_lists, with_loops
 from .rewrite import rewrite
 
 LARGEST = 2**20  # bytes: a larger result would only move work into memory
@@ -35,7 +35,7 @@ def fold(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
         count = 0 if isinstance(node.shape, UnknownShape) else numel(tuple(node.shape))
         if (count or 0) * node.dtype.itemsize > LARGEST:  # as far as the size is known
             return None
-        array = _computed(node.op, [s.value for s in inputs])  # type: ignore[attr-defined]
+        array = _compute_constant(node.op, [s.value for s in inputs])  # type: ignore[attr-defined]
         if array is None or array.nbytes > LARGEST or array.dtype != node.dtype:
             return None
         return Constant(array, name=node.name)
@@ -48,7 +48,7 @@ def fold(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     return rewrite(fetches, rule, fed, at=set(of_constants))
 
 
-def _computed(op: Op, values: Sequence[Array]) -> Array | None:
+def _compute_constant(op: Op, values: Sequence[Array]) -> Array | None:
     """Return the result; None where the operator fails, which a run shall say and not this pass."""
     try:
         with np.errstate(all="ignore"):
@@ -65,17 +65,17 @@ def fed_constants(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
         return with_loops(each_loop(nodes, known, run), known, remade)
 
     def remade(node: Node, inputs: tuple[Node, ...], asked: Collection[Slot]) -> Remade | None:
-        return _capturing(node, inputs, asked, constants)
+        return _capture_constants(node, inputs, asked, constants)
 
     return run(fetches, set(fed)) if constants else list(fetches)
 
 
-def _capturing(
+def _capture_constants(
     node: Node, inputs: tuple[Node, ...], asked: Collection[Slot], constants: Sequence[Node]
 ) -> Remade | None:
     """Return the loop with those of `constants` captured that are inside; None if none is."""
     loop: While = node.op
-    ends = [loop.test, *loop.body, *kept_places(loop, asked)[1]]
-    there = set(needed(ends, loop.placeholders))
+    ends = [loop.test, *loop.body, *number_kept_lists(loop, asked)[1]]
+    there = set(list_needed(ends, loop.placeholders))
     inside = [constant for constant in constants if constant in there]
-    return capturing(node, inputs, inside, inside, asked) if inside else None
+    return capture(node, inputs, inside, inside, asked) if inside else None

@@ -23,13 +23,13 @@ from ...ops.shaping.joining import Cat
 from ...ops.shaping.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from ..control.loop_stacks import Slot
 from ..control.while_op import While
-from ..core.copying import copied
+from ..core.copying import copy_nodes
 from ..core.node import Constant, Node, UnknownShape
-from ..core.order import needed, schedule
+from ..core.order import list_needed, schedule
 from ..costs.machine import machine
 from ..costs.prediction import known_rounds, node_s
 from .fused import FusedSequence
-from .loops import Remade, capturing, each_loop, kept_places, with_loops
+from .loops import Remade, capture, each_loop, number_kept_lists, with_loops
 from .rewrite import simple
 
 TOTAL = (Cast, Elementwise, Mean, Permute, Power, Sum)
@@ -43,20 +43,20 @@ def loop_invariants(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list
     """Return the fetches with nothing in a loop that could as well be done before it."""
 
     def remade(node: Node, inputs: tuple[Node, ...], asked: Collection[Slot]) -> Remade | None:
-        leaving = _leaving(node, kept_places(node.op, asked)[1])
+        leaving = _find_invariants(node, number_kept_lists(node.op, asked)[1])
         if not leaving:
             return None
         outer = zip(node.op.entrances, inputs[len(node.op.variables) :], strict=True)
-        return capturing(node, inputs, leaving, copied(leaving, dict(outer)), asked)
+        return capture(node, inputs, leaving, copy_nodes(leaving, dict(outer)), asked)
 
     return with_loops(each_loop(fetches, fed, loop_invariants), fed, remade)
 
 
-def _leaving(node: Node, saved: Sequence[Node]) -> list[Node]:
+def _find_invariants(node: Node, saved: Sequence[Node]) -> list[Node]:
     """Return the nodes inside the loop that are to be computed before it."""
     loop: While = node.op
     placeholders, ends = loop.placeholders, [loop.test, *loop.body, *saved]
-    tried = set(needed([loop.test], placeholders))
+    tried = set(list_needed([loop.test], placeholders))
     certain = bool(known_rounds(node, most=1))
     same = set(loop.entrances)
     pays: set[Node] = set()
@@ -75,7 +75,7 @@ def _leaving(node: Node, saved: Sequence[Node]) -> list[Node]:
 def _outermost(ends: Sequence[Node], placeholders: Collection[Node], pays: set[Node]) -> list[Node]:
     """Return those of `pays` that something else than these uses."""
     used: dict[Node, None] = dict.fromkeys(end for end in ends if end in pays)
-    for inner in needed(ends, placeholders) if pays else ():
+    for inner in list_needed(ends, placeholders) if pays else ():
         if inner not in pays:
             used.update((s, None) for s in (*inner.inputs, *inner.control_inputs) if s in pays)
     return list(used)

@@ -13,11 +13,11 @@ from collections.abc import Collection, Sequence
 from ..control.liveness import Deadness, deadness_of, die_first
 from ..control.loop_stacks import Slot, placeholder_like
 from ..control.while_op import While
-from ..core.copying import copied
+from ..core.copying import copy_nodes
 from ..core.graph import like, outside
 from ..core.node import Constant, Node
-from ..core.order import needed, ordered_among, schedule
-from .loops import Remade, kept_places, with_loops
+from ..core.order import list_needed, schedule, select_ordered
+from .loops import Remade, number_kept_lists, with_loops
 
 
 def loop_values(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
@@ -42,17 +42,17 @@ class _Slimmer:
     def remade(self, known: dict[Node, Deadness]) -> Remade | None:
         """Return the loop without what it need not carry; None if that is nothing."""
         loop, count = self.loop, len(self.loop.variables)
-        places, saved = kept_places(loop, self.asked)
+        places, saved = number_kept_lists(loop, self.asked)
         carried = self._kept_variables(saved)
         new = self._constants()
         with like(self.node), outside():
             fixed = {i: placeholder_like(loop.variables[i], "captured") for i in self._fixed(new)}
         new.update((loop.variables[i], entrance) for i, entrance in fixed.items())
         before = [loop.test, *(loop.body[i] for i in carried), *saved]
-        test, *after = copied(before, {**{p: p for p in self.loop.placeholders}, **new})
+        test, *after = copy_nodes(before, {**{p: p for p in self.loop.placeholders}, **new})
         captured = {e: count + j for j, e in enumerate(loop.entrances)}
         captured.update((entrance, i) for i, entrance in fixed.items())
-        used = set(needed([test, *after], {*self.loop.placeholders, *captured}))
+        used = set(list_needed([test, *after], {*self.loop.placeholders, *captured}))
         captured = {entrance: i for entrance, i in captured.items() if entrance in used}
         counts = len(carried), len(captured)
         same = all(a is b for a, b in zip((test, *after), before, strict=True))
@@ -84,7 +84,7 @@ class _Slimmer:
         matter = {i for kind, i in self.asked if kind == "out"}
         if loop.ordered:  # the variables whose next values have effects on their way
             for i, end in enumerate(loop.body):
-                if ordered_among(needed([end], loop.placeholders)):
+                if select_ordered(list_needed([end], loop.placeholders)):
                     matter.add(i)
         met: set[Node] = set()
         waiting = [loop.test, *saved, *(loop.body[i] for i in matter)]
@@ -112,7 +112,7 @@ class _Slimmer:
         """Return the variables that stay as they are; those that are constant go into `new`."""
         pairs = list(enumerate(zip(self.loop.variables, self.loop.body, strict=True)))
         moving = [end for _, (variable, end) in pairs if end is not variable]
-        used = set(needed([self.loop.test, *moving, *self.loop.saved], self.loop.placeholders))
+        used = set(list_needed([self.loop.test, *moving, *self.loop.saved], self.loop.placeholders))
         fixed = []
         for i, (variable, end) in pairs:
             if end is not variable or variable not in used:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 
 from ..control.loop_stacks import History, Output, Slot, placeholder_like
 from ..control.while_op import While, loops_used
-from ..core.copying import copied
+from ..core.copying import copy_nodes
 from ..core.graph import like, outside
 from ..core.node import Node
-from ..core.order import needed, schedule
-from .rewrite import may_change, over, renewed
+from ..core.order import list_needed, schedule
+from .rewrite import may_change, over, replace_nodes
 
 Pass = Callable[[Sequence[Node], Collection[Node]], list[Node]]
 
@@ -55,7 +55,7 @@ def each_loop(fetches: Sequence[Node], fed: Collection[Node], change: Pass) -> l
 
     def remade(node: Node, inputs: tuple[Node, ...], asked: Collection[Slot]) -> Remade | None:
         loop: While = node.op
-        places, saved = kept_places(loop, asked)
+        places, saved = number_kept_lists(loop, asked)
         ends = [*loop.body, *saved]
         test, after = change([loop.test], loop.placeholders), change(ends, loop.placeholders)
         if all(a is b for a, b in zip((*test, *after), (loop.test, *ends), strict=True)):
@@ -69,13 +69,13 @@ def each_loop(fetches: Sequence[Node], fed: Collection[Node], change: Pass) -> l
     return with_loops(fetches, fed, remade)
 
 
-def kept_places(loop: While, asked: Collection[Slot]) -> tuple[dict[Slot, Slot], list[Node]]:
+def number_kept_lists(loop: While, asked: Collection[Slot]) -> tuple[dict[Slot, Slot], list[Node]]:
     """Return the new places of the lists that are asked for, and the nodes that they are of."""
     old = sorted(k for kind, k in asked if kind == "past")
     return {("past", k): ("past", i) for i, k in enumerate(old)}, [loop.saved[k] for k in old]
 
 
-def capturing(
+def capture(
     node: Node,
     inputs: tuple[Node, ...],
     inner: Sequence[Node],
@@ -84,12 +84,12 @@ def capturing(
 ) -> Remade:
     """Return the loop `node` with the nodes `inner` captured: from outside comes `outer`."""
     loop: While = node.op
-    places, saved = kept_places(loop, asked)
+    places, saved = number_kept_lists(loop, asked)
     with like(node), outside():
         entrances = [placeholder_like(n, "captured") for n in inner]
     new: dict[Node, Node] = {p: p for p in loop.given}
     new.update(zip(inner, entrances, strict=True))
-    test, *after = copied([loop.test, *loop.body, *saved], new)
+    test, *after = copy_nodes([loop.test, *loop.body, *saved], new)
     body, saved_ends = after[: len(loop.body)], after[len(loop.body) :]
     every = [*loop.entrances, *entrances]
     wider = While(test, body, loop.variables, every, saved_ends, loop.parallel_iterations)
@@ -98,10 +98,10 @@ def capturing(
 
 def with_loops(fetches: Sequence[Node], fed: Collection[Node], remake: Remake) -> list[Node]:
     """Return the fetches with other loops in the place of those that `remake` makes anew."""
-    if not any(isinstance(node.op, While) for node in needed(fetches, fed)):
+    if not any(isinstance(node.op, While) for node in list_needed(fetches, fed)):
         return list(fetches)
     order = schedule(fetches, fed)
-    asked = _asked(order, fed, fetches)
+    asked = _find_used_slots(order, fed, fetches)
     if not asked:
         return list(fetches)
     new: dict[Node, Node] = {}
@@ -110,19 +110,19 @@ def with_loops(fetches: Sequence[Node], fed: Collection[Node], remake: Remake) -
         new[node] = node
         if node in fed or not may_change(node):
             continue
-        inputs, control = renewed(node.inputs, new), renewed(node.control_inputs, new)
+        inputs, control = replace_nodes(node.inputs, new), replace_nodes(node.control_inputs, new)
         remade = remake(node, inputs, asked[node]) if node in asked else None
         if remade is not None:
             new[node] = with_op(node, remade.loop, remade.inputs, (*control, *remade.waits))
             slots[node] = remade.slots
         elif node.inputs and node.inputs[0] in slots:
-            new[node] = _taken(node, slots[node.inputs[0]], inputs, control)
+            new[node] = _take_from_new_loop(node, slots[node.inputs[0]], inputs, control)
         else:
             new[node] = over(node, inputs, control)
     return [new[node] for node in fetches]
 
 
-def _asked(
+def _find_used_slots(
     order: Sequence[Node], fed: Collection[Node], fetches: Sequence[Node]
 ) -> dict[Node, set[Slot]]:
     """Return the loops, each with the slots that are asked for; not those used in other ways."""
@@ -134,7 +134,7 @@ def _asked(
     }
 
 
-def _taken(
+def _take_from_new_loop(
     node: Node, slots: dict[Slot, Slot], inputs: tuple[Node, ...], control: tuple[Node, ...]
 ) -> Node:
     """Return what takes the same value out of the loop that came in the place of another one."""

@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import GraphError
 from ..control.while_op import While
 from ..core.node import Node
-from ..core.order import needed, orders_kept
+from ..core.order import keep_orders, list_needed
 from ..core.structures import flatten
 from ..core.verify import Checked, same_types, verify
 from .algebra import algebra
@@ -66,16 +66,16 @@ def optimize(
     Raises:
         GraphError: no such pass; or a pass broke a type, which is a mistake in the pass.
     """
-    chosen = named(passes)
+    chosen = select_passes(passes)
     leaves: list[Node] = []
     rebuild = flatten(fetches, leaves)
     checked = Checked()
-    with orders_kept():
-        fetched, there = list(leaves), set(needed(leaves, set(fed)))
+    with keep_orders():
+        fetched, there = list(leaves), set(list_needed(leaves, set(fed)))
         loops = any(isinstance(node.op, While) for node in there)  # no pass makes the first one
         checked.become(there)  # what is built has the type that its operator infers
         if passes is None:
-            leaves = _settled(leaves, set(fed), checked, loops)
+            leaves = _run_until_unchanged(leaves, set(fed), checked, loops)
         for name in LAST if passes is None else chosen:
             leaves = run_pass(name, leaves, set(fed), checked, loops)
     for before, after in zip(reversed(fetched), reversed(leaves), strict=True):
@@ -84,7 +84,7 @@ def optimize(
     return rebuild(iter(leaves))
 
 
-def named(passes: Sequence[str] | None) -> list[str]:
+def select_passes(passes: Sequence[str] | None) -> list[str]:
     """Return the names of the passes that are asked for, each of which there is.
 
     Raises:
@@ -93,11 +93,11 @@ def named(passes: Sequence[str] | None) -> list[str]:
     if isinstance(passes, str):
         raise GraphError(f"optimize: got passes={passes!r}, expected a list. Write [{passes!r}].")
     for name in passes or ():
-        _called(name)
+        _find_pass(name)
     return list(PASSES if passes is None else passes)
 
 
-def _called(name: str) -> Pass:
+def _find_pass(name: str) -> Pass:
     named = PASSES.get(name)
     if named is None:
         raise GraphError(f"optimize: got pass {name!r}, expected one of {', '.join(PASSES)}.")
@@ -108,7 +108,7 @@ LAST = ("fuse", "cse again", "rematerialize")  # once, when nothing else finds a
 ROUNDS = 4
 
 
-def _settled(
+def _run_until_unchanged(
     leaves: list[Node], fed: Collection[Node], checked: Checked, loops: bool
 ) -> list[Node]:
     """Return the nodes after all passes but the last, again until none finds anything to do.
@@ -138,15 +138,15 @@ def run_pass(
     Args:
         loops: whether there may be loops, whose insides are rewritten as well.
     """
-    rewriting = _called(name)
+    rewriting = _find_pass(name)
     if name in OF_LOOPS and not loops:
         return leaves
     if loops and rewriting not in (loop_invariants, rematerialize):  # these look by themselves
         rewriting = inside(rewriting)
-    return verified(rewriting(leaves, fed), leaves, fed, name, checked)
+    return verify_pass(rewriting(leaves, fed), leaves, fed, name, checked)
 
 
-def verified(
+def verify_pass(
     after: list[Node],
     before: Sequence[Node],
     fed: Collection[Node],
@@ -178,4 +178,4 @@ def count_nodes(fetches: object) -> int:
     """
     leaves: list[Node] = []
     flatten(fetches, leaves)
-    return len(needed(leaves, ()))
+    return len(list_needed(leaves, ()))

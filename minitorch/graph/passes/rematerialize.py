@@ -22,7 +22,7 @@ from ...ops.elementwise.rows import Elementwise
 from ...ops.networks.standardizing import LayerNorm, Standardize
 from ..control.liveness import maybe_dead
 from ..core.node import Node, UnknownShape
-from ..core.order import needed
+from ..core.order import list_needed
 from ..memory.lives import Lives, lives_of
 from .fused import FusedReduction, FusedSequence
 from .rewrite import may_change, over, simple
@@ -40,7 +40,9 @@ def rematerialize(
     They have more than so many bytes, and sizes that are known. The peak is never higher.
     """
     fed = set(fed)
-    if not any(_is_cheap(node, beyond_bytes) for node in needed(fetches, fed) if node not in fed):
+    if not any(
+        _is_cheap(node, beyond_bytes) for node in list_needed(fetches, fed) if node not in fed
+    ):
         return list(fetches)
     try:
         lives = lives_of(fetches, fed)

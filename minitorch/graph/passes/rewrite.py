@@ -47,7 +47,7 @@ def rewrite(
             if node in fed or not (may_change(node) if control else node.op is not None):
                 continue
             if new:
-                inputs, control = renewed(inputs, new), renewed(control, new)
+                inputs, control = replace_nodes(inputs, new), replace_nodes(control, new)
             instead = None
             same = inputs is node.inputs and control is node.control_inputs
             if same and at is not None and node not in at:
@@ -65,7 +65,7 @@ def rewrite(
     return [new.get(node, node) for node in fetches]
 
 
-def renewed(nodes: tuple[Node, ...], new: Mapping[Node, Node]) -> tuple[Node, ...]:
+def replace_nodes(nodes: tuple[Node, ...], new: Mapping[Node, Node]) -> tuple[Node, ...]:
     """Return what stands for these nodes; the same tuple where that is they themselves."""
     if new.keys().isdisjoint(nodes):
         return nodes

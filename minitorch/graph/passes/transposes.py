@@ -17,7 +17,7 @@ from ...ops.products.linalg import MatMul
 from ...ops.reducing.reduction import Extreme, Mean, Reduction, Sum
 from ...ops.shaping.movement import Permute
 from ..core.node import Node, UnknownShape
-from ..core.order import needed, schedule
+from ..core.order import list_needed, schedule
 from .rewrite import rebuilt, rewrite, simple, users_of
 
 ROUNDS = 10  # each sinks every transpose by one operator at least
@@ -39,7 +39,7 @@ def transposes(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node
 
 
 def _count(fetches: Sequence[Node], fed: Collection[Node]) -> int:
-    return sum(isinstance(node.op, Permute) for node in needed(fetches, fed))
+    return sum(isinstance(node.op, Permute) for node in list_needed(fetches, fed))
 
 
 def _sunk(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
@@ -66,7 +66,7 @@ def _sunk(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     return rewrite(fetches, rule, fed, at=beside)
 
 
-def _permuted(node: Node) -> tuple[int, ...] | None:
+def _transpose_order(node: Node) -> tuple[int, ...] | None:
     """Return the order of axes when a node is a transpose and nothing more."""
     return node.op.dims if simple(node) and isinstance(node.op, Permute) else None
 
@@ -75,13 +75,13 @@ def _of_permute(dims: tuple[int, ...], x: Node) -> Node | None:
     """(xᵀ)ᵀ, the identity, and (Aᵀ B)ᵀ."""
     if dims == tuple(range(len(dims))):
         return x
-    inner = _permuted(x)
+    inner = _transpose_order(x)
     if inner is not None:
         return rebuilt(Permute(tuple(inner[d] for d in dims)), x.inputs[0])
     if not simple(x) or not isinstance(x.op, MatMul) or dims != _swap(len(dims)):
         return None
     a, b = x.inputs
-    left, right = (_permuted(s) == _swap(len(s.shape)) for s in (a, b))
+    left, right = (_transpose_order(s) == _swap(len(s.shape)) for s in (a, b))
     if left == right or len(a.shape) != len(b.shape):
         return None  # two are a transpose of a product; none would become two
     swapped = rebuilt(Permute(dims), b) if left else b.inputs[0]
@@ -95,7 +95,7 @@ def _swap(rank: int) -> tuple[int, ...]:
 def _of_elementwise(node: Node, inputs: Sequence[Node]) -> Node | None:
     """f(xᵀ, yᵀ, number) = f(x, y, number)ᵀ."""
     rank = len(node.shape)
-    orders = {_permuted(s) for s in inputs if len(s.shape)}
+    orders = {_transpose_order(s) for s in inputs if len(s.shape)}
     dims = orders.pop() if len(orders) == 1 else None
     if dims is None or len(dims) != rank or node.op is None:
         return None
@@ -109,14 +109,14 @@ def _of_product(inputs: Sequence[Node]) -> Node | None:
     if len(a.shape) != len(b.shape):
         return None
     swap = _swap(len(a.shape))
-    if _permuted(a) != swap or _permuted(b) != swap:
+    if _transpose_order(a) != swap or _transpose_order(b) != swap:
         return None
     return rebuilt(Permute(swap), rebuilt(MatMul(), b.inputs[0], a.inputs[0]))
 
 
 def _of_reduction(op: Reduction, x: Node) -> Node | None:
     """The reduction of a transpose, where what is left has its axes in order."""
-    dims = _permuted(x)
+    dims = _transpose_order(x)
     if dims is None:
         return None
     over = tuple(sorted(dims[d] for d in op.dims))

@@ -13,9 +13,9 @@ from ...op import Op, Spec
 from ..control.loop_stacks import HandleNode, Output, placeholder_like
 from ..control.while_op import While
 from ..core.gradients import Identity
-from ..core.graph import like, located
+from ..core.graph import add_location, like
 from ..core.node import Constant, Node, Placeholder, build
-from ..core.order import needed, schedule
+from ..core.order import list_needed, schedule
 from ..core.variables import State
 from ..executors.compiled import Run, check_source
 from ..passes.rewrite import PLANNING
@@ -63,7 +63,7 @@ class ByShape:
 
 def needs_shapes(fetches: Sequence[Node], feeds: Sequence[Node]) -> bool:
     """Tell whether a run of these can only be planned once the shapes of its feeds are known."""
-    return any_late(needed(fetches, set(feeds)))
+    return any_late(list_needed(fetches, set(feeds)))
 
 
 def _rebuild(node: Node, new: dict[Node, Node]) -> Node:
@@ -128,7 +128,7 @@ def _fill_in(node: Node, sizes: Array, count: int | None) -> Shape:
     try:
         return fill_in(sizes.tolist(), count, "shape")
     except ShapeError as error:
-        raise located(error, node.built_at) from None
+        raise add_location(error, node.built_at) from None
 
 
 def _build(node: Node, inputs: Sequence[Node]) -> Node:
@@ -140,7 +140,7 @@ def _build(node: Node, inputs: Sequence[Node]) -> Node:
             raise
         raise node.error(NOT_TOLD) from None
     except MinitorchError as error:
-        raise error if "built at" in str(error) else located(error, node.built_at) from None
+        raise error if "built at" in str(error) else add_location(error, node.built_at) from None
 
 
 def _vary(*nodes: Node) -> bool:

@@ -78,7 +78,7 @@ class Counting(Flat, FixedSpec):
         return xp.arange(start, stop, step, dtype=native_dtype(xp, int32))
 
 
-def computed(shape: object) -> bool:
+def is_computed(shape: object) -> bool:
     """Tell whether `shape` is a node, or has nodes among its sizes."""
     if isinstance(shape, list | tuple) and not isinstance(shape, UnknownShape):
         return any(isinstance(n, Node) for n in shape)
@@ -97,18 +97,18 @@ def of_shape(dims: Any, like: Node | None = None) -> Node:
     return build(OfShape(sizes), (vector,) if like is None else (vector, like))
 
 
-def reshaped(x: Node, dims: object) -> Node:
+def reshape_to_computed(x: Node, dims: object) -> Node:
     """Return the elements of `x` under the sizes in `dims`, of which one may be -1."""
     like = of_shape(dims, x)
     return build(movement.Reshape(None), (x, like))
 
 
-def filled(dims: object, value: object, dtype: DType | None = None) -> Node:
+def fill_computed(dims: object, value: object, dtype: DType | None = None) -> Node:
     """Return `value` repeated to the sizes in `dims`."""
     return build(ExpandTo(), (convert(value, dtype), of_shape(dims)))
 
 
-def counted(start: object, stop: object, step: object) -> Node:
+def range_computed(start: object, stop: object, step: object) -> Node:
     """Return the integers from `start` up to but not `stop`, `step` apart."""
     ends = [as_scalar(convert(end)) for end in (start, stop, step)]
     for end in ends:
@@ -120,14 +120,14 @@ def counted(start: object, stop: object, step: object) -> Node:
     return build(Counting(), ends)
 
 
-def tiled(x: Node, times: Any) -> Node:
+def tile_computed(x: Node, times: Any) -> Node:
     """Return copies of `x` side by side, as many along each axis as `times` has there."""
     axes = len(x.shape)
     counts = [times[i] for i in range(axes)]
     sizes = [build(ShapeOf(), (x,))[i] if n is None else n for i, n in enumerate(x.shape)]
     apart = movement.insert_axes(x, tuple(range(0, 2 * axes, 2)))
     stretched = expand_to(apart, of_shape([*chain(*zip(counts, sizes, strict=True))]))
-    return reshaped(stretched, [c * n for c, n in zip(counts, sizes, strict=True)])
+    return reshape_to_computed(stretched, [c * n for c, n in zip(counts, sizes, strict=True)])
 
 
 def _of_node(dims: Node) -> tuple[Shape, Node]:

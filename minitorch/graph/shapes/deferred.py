@@ -66,7 +66,7 @@ def unknown(*nodes: Value) -> bool:
     return any(isinstance(node.shape, UnknownShape) for node in nodes)
 
 
-def deferred(function: Callable[..., object], *nodes: Value) -> Any:
+def defer(function: Callable[..., object], *nodes: Value) -> Any:
     """Return `function(*nodes)`, put off until they have a shape if one has none yet."""
     return late(function, nodes, nodes[0].dtype) if unknown(*nodes) else function(*nodes)
 

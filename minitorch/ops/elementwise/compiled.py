@@ -253,7 +253,7 @@ class TurnedRows:
 
         first = (0,) * (a.ndim - 2)
         if self._packed is None:
-            self._packed = panels.packed(self._b[first][None])
+            self._packed = panels.pack_weights(self._b[first][None])
         out = np.empty((*a.shape[:-1], count), a.dtype)
         short_products.product(a[first], self._packed, out[first])
         return out

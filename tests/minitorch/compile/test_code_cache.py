@@ -61,7 +61,7 @@ def test_without_a_home_each_process_compiles(tmp_path: Path) -> None:
 def _object_file(body: str, more: str = "") -> bytes:
     machine = engine.target_machine(reloc="pic", codemodel="small")
     text = f"{more}\n{KERNEL} {{\n{body}\n  ret void\n}}\n"
-    return bytes(machine.emit_object(engine._optimised(engine._llvm(), text, machine)))
+    return bytes(machine.emit_object(engine._optimise(engine._llvm(), text, machine)))
 
 
 @pytest.mark.parametrize(

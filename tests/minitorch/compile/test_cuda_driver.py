@@ -16,7 +16,7 @@ import torch
 import minitorch.graph as tf
 from minitorch.compile import Function, Program, Step
 from minitorch.compile.gpu import cuda_driver
-from minitorch.compile.gpu.cuda_driver import THREADS, LibCuda, packed, run_on_device
+from minitorch.compile.gpu.cuda_driver import THREADS, LibCuda, pack_arguments, run_on_device
 from minitorch.errors import CompileError
 from minitorch.graph.core.variables import State
 from minitorch.graph.executors.compiled import Step as StepOfGraph
@@ -200,7 +200,7 @@ def test_the_driver_gets_ptx_and_the_shape_of_the_launch() -> None:
     (code,) = [call[2] for call in library.calls if call[0] == "cuModuleLoadData"]
     assert b".target sm_80" in code  # of a device sm_90, which runs it
     assert code.endswith(b"\0")
-    values, arguments = packed([1000, 11, 22, 33, 44])
+    values, arguments = pack_arguments([1000, 11, 22, 33, 44])
     device.launch(function, 0, (4, THREADS), arguments, 77)
     name, launched, *shape, shared, stream, given, extra = library.calls[-1]
     assert (name, launched, shape) == ("cuLaunchKernel", function, [4, 1, 1, THREADS, 1, 1])
@@ -216,7 +216,7 @@ def test_an_error_of_the_driver_says_which_call_and_why(failing: str) -> None:
     with pytest.raises(CompileError, match=rf"cuda: {failing} failed: got status 2 \(out of mem"):
         device = LibCuda(Library(failing))
         function = device.load(cuda_driver.module(chain("float32"), "ccb"), 0)
-        device.launch(function, 0, (1, THREADS), packed([1, 0, 0, 0, 0])[1], 0)
+        device.launch(function, 0, (1, THREADS), pack_arguments([1, 0, 0, 0, 0])[1], 0)
 
 
 @pytest.mark.gpu(itself=True)

@@ -11,7 +11,7 @@ import torch
 import minitorch
 from minitorch import compile as code
 from minitorch.compile import Program, Step, kernel, kernels, loops
-from minitorch.compile.kernels import Nest, in_rows, merged
+from minitorch.compile.kernels import Nest, in_rows, merge_axes
 from minitorch.compile.loops import Layout
 from minitorch.compile.rows import arity
 from minitorch.errors import ArgumentError, CompileError, DTypeError, ShapeError
@@ -252,9 +252,9 @@ def test_arrays_that_change_place_dtype_or_shape_between_calls_are_not_mixed_up(
 def test_neighbouring_axes_become_one_where_all_operands_agree() -> None:
     shape = (4, 5, 6)
     whole, row = in_rows(shape, 8), (0, 0, 8)
-    assert merged(Nest(shape, (whole, whole))) == Nest((120,), ((8,), (8,)))
-    assert merged(Nest(shape, (whole, row))) == Nest((20, 6), ((48, 8), (0, 8)))
-    assert merged(Nest((1, 1), ((8, 8),))) == Nest((1,), ((0,),))
+    assert merge_axes(Nest(shape, (whole, whole))) == Nest((120,), ((8,), (8,)))
+    assert merge_axes(Nest(shape, (whole, row))) == Nest((20, 6), ((48, 8), (0, 8)))
+    assert merge_axes(Nest((1, 1), ((8, 8),))) == Nest((1,), ((0,),))
 
 
 def test_behind_the_end_of_a_row_is_zero_and_not_what_lies_there() -> None:

@@ -23,7 +23,7 @@ def drawn(*shape: int, dtype: str = "float32") -> Any:
 def test_a_kernel_computes_what_numpy_does(m: int, k: int, n: int, dtype: str) -> None:
     a, b = drawn(m, k, dtype=dtype), drawn(130, k, dtype=dtype)
     out = np.full((m, n), np.nan, dtype)
-    short_products.product(a, panels.packed(b[None]), out)
+    short_products.product(a, panels.pack_weights(b[None]), out)
     np.testing.assert_allclose(out, a @ b[:n].T, atol=1e-5 if dtype == "float32" else 1e-13)
 
 

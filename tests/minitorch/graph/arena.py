@@ -37,7 +37,7 @@ from minitorch.graph.control.while_op import While
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.order import sources
 from minitorch.graph.core.variables import State, StateOp
-from minitorch.graph.executors.compiled import check_source, copied
+from minitorch.graph.executors.compiled import check_source, copy_result
 from minitorch.graph.executors.interpreter import fetched_value, is_dead, value_of
 from minitorch.graph.executors.node_errors import explain
 from minitorch.graph.executors.registry import EXECUTORS
@@ -234,7 +234,7 @@ class _LoopRun:
                 break
             results = self.body(state, inputs_of_round)
             ends = [require_alive(results[end], end) for end in loop.body]
-            pasts = push_each(pasts, (copied(results[loop.saved[k]]) for k in self.plan.kept))
+            pasts = push_each(pasts, (copy_result(results[loop.saved[k]]) for k in self.plan.kept))
             values = self._kept(ends, spare)
             if self.arena.poison and self.plan.spare:
                 for place in now:
@@ -258,10 +258,12 @@ class _LoopRun:
 def _outside(node: Node, inputs: list[Any], state: State) -> Any:
     """Return the value of a node that has no place in the arena."""
     if isinstance(node, HandleNode):
-        inputs = [copied(value) for value in inputs]  # it keeps them for longer than is planned
+        inputs = [
+            copy_result(value) for value in inputs
+        ]  # it keeps them for longer than is planned
     result = value_of(node, inputs, state)
     # what hands an input on must not lie where the arena writes something else later
-    return copied(result) if isinstance(node.op, StateOp) and node.op.hands_on else result
+    return copy_result(result) if isinstance(node.op, StateOp) and node.op.hands_on else result
 
 
 def _check(node: Node, device: Device) -> None:

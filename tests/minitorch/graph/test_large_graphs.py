@@ -68,9 +68,9 @@ def test_a_very_long_chain_of_products_is_ordered_in_stretches(count: int, thin:
 
 
 def _nodes(fetch: Any) -> list[Any]:
-    from minitorch.graph.core.order import needed
+    from minitorch.graph.core.order import list_needed
 
-    return needed([fetch], ())
+    return list_needed([fetch], ())
 
 
 def test_many_buffers_are_placed_apart_from_those_that_live_with_them() -> None:
@@ -80,7 +80,7 @@ def test_many_buffers_are_placed_apart_from_those_that_live_with_them() -> None:
     for first in range(planning.MANY + 500):
         last = first + int(rng.integers(0, 40))
         buffers.append(Buffer(x, int(rng.integers(0, 400)), first, last))
-    placed = planning.placed(buffers)
+    placed = planning.assign_offsets(buffers)
     assert {(b.first, b.last, b.n_bytes) for b in placed} == {
         (b.first, b.last, b.n_bytes) for b in buffers
     }

@@ -10,10 +10,10 @@ from minitorch.errors import GraphError
 from minitorch.graph.control.liveness import deadness_of
 from minitorch.graph.control.while_op import While
 from minitorch.graph.core.node import Node
-from minitorch.graph.core.order import needed, schedule
+from minitorch.graph.core.order import list_needed, schedule
 from minitorch.graph.costs.prediction import known_rounds, predicted_s
 from minitorch.graph.passes.loops import inside
-from minitorch.graph.passes.optimize import verified
+from minitorch.graph.passes.optimize import verify_pass
 from minitorch.graph.passes.rewrite import rebuilt, rewrite, simple
 from minitorch.ops.elementwise import binary
 
@@ -23,7 +23,7 @@ AT = np.random.default_rng(0).normal(size=(4, 4)) * 0.5
 
 
 def the_loop(fetches: Any) -> While:
-    (found,) = [n.op for n in needed(_listed(fetches), ()) if isinstance(n.op, While)]
+    (found,) = [n.op for n in list_needed(_listed(fetches), ()) if isinstance(n.op, While)]
     return found
 
 
@@ -39,7 +39,7 @@ def names_inside(fetches: Any) -> list[str]:
 
 
 def operators(fetches: Any) -> list[str]:
-    return [n.op.name for n in needed(_listed(fetches), ()) if n.op is not None]
+    return [n.op.name for n in list_needed(_listed(fetches), ()) if n.op is not None]
 
 
 def agree(before: Any, after: Any, feeds: dict[Any, Any]) -> None:
@@ -206,7 +206,7 @@ def test_gradients_through_optimized_loops_are_those_through_the_loops(passes: A
 
 def counted(limit: Any, step: int = 1) -> Node:
     found = tf.while_loop(lambda i: i < limit, lambda i: i + step, [tf.constant(0)])
-    (node,) = [n for n in needed([found], ()) if isinstance(n.op, While)]
+    (node,) = [n for n in list_needed([found], ()) if isinstance(n.op, While)]
     return node
 
 
@@ -246,7 +246,7 @@ def test_a_pass_that_is_wrong_inside_a_loop_is_stopped_there() -> None:
 
     wrong = inside(lambda nodes, fed: rewrite(nodes, rule, fed))
     with pytest.raises(GraphError, match=r"wrong: changed .*loop_var"):
-        verified(wrong([y], set()), [y], set(), "wrong")
+        verify_pass(wrong([y], set()), [y], set(), "wrong")
 
 
 def test_a_constant_of_a_branch_never_taken_is_alive_where_it_is_shared() -> None:

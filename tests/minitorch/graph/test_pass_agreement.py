@@ -7,7 +7,7 @@ import pytest
 import minitorch.graph as tf
 from minitorch.graph.core.node import Node
 from minitorch.graph.costs.machine import Fixed, use
-from minitorch.graph.passes.optimize import PASSES, run_pass, verified
+from minitorch.graph.passes.optimize import PASSES, run_pass, verify_pass
 from minitorch.graph.passes.rematerialize import rematerialize
 from minitorch.graph.passes.rewrite import rebuilt, rewrite, simple
 from minitorch.ops.elementwise import binary
@@ -33,7 +33,7 @@ def test_random_graphs_agree_when_all_that_is_cheap_is_computed_again() -> None:
         want = graph.run(graph.fetches)
         before = tf.optimize(list(graph.fetches))
         after = rematerialize(before, set(graph.feeds), beyond_bytes=0)
-        verified(after, before, set(graph.feeds), "rematerialize")
+        verify_pass(after, before, set(graph.feeds), "rematerialize")
         changed += operators(after) > operators(before)
         assert graphs.largest_difference(graph.run(after), want) <= 1e-9, seed
     assert changed >= 5
@@ -78,7 +78,7 @@ def test_a_wrong_pass_is_found_out_by_its_values_though_its_types_are_right() ->
         graph = graphs.RandomGraph(seed)
         want = graph.run(graph.fetches)
         before = list(graph.fetches)
-        after = verified(_wrong(before), before, set(graph.feeds), "wrong")
+        after = verify_pass(_wrong(before), before, set(graph.feeds), "wrong")
         found += graphs.largest_difference(graph.run(after), want) > 1e-9
     assert found >= 5
 
@@ -93,6 +93,6 @@ def test_the_graphs_hold_what_passes_must_survive() -> None:
 
 
 def _all(fetches: list[Node]) -> list[Node]:
-    from minitorch.graph.core.order import needed
+    from minitorch.graph.core.order import list_needed
 
-    return needed(fetches, ())
+    return list_needed(fetches, ())

@@ -10,8 +10,8 @@ import minitorch.graph as tf
 from ddp_lab import launch
 from ddp_lab.errors import RankFailed
 from minitorch.errors import GraphError
-from minitorch.graph.control.loop_stacks import empty, has_more, pushed, without_top
-from minitorch.graph.control.row_lists import next_row, spread, stacked
+from minitorch.graph.control.loop_stacks import empty, has_more, push, without_top
+from minitorch.graph.control.row_lists import next_row, spread, stack_arrays
 from tests.minitorch.graph.random_programs import RandomProgram
 from tests.minitorch.graph.rendezvous import on_rendezvous
 
@@ -132,11 +132,11 @@ def over_rows(step: Callable[[Any, Any], Any], array: Any, start: Any) -> Any:
 
     def body(rows: Any, done: Any, state: Any) -> list[Any]:
         made.append(step(state, next_row(rows, array)))
-        return [without_top(rows), pushed(done, made[-1]), made[-1]]
+        return [without_top(rows), push(done, made[-1]), made[-1]]
 
     first = [spread(array), empty(), start]
     done = tf.while_loop(lambda rows, *_: has_more(rows), body, first)[1]
-    return stacked(done, made[0], count=array.shape[0])
+    return stack_arrays(done, made[0], count=array.shape[0])
 
 
 def lists_of_rows() -> Any:

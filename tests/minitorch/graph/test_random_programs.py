@@ -7,7 +7,7 @@ import pytest
 
 import minitorch.graph as tf
 from minitorch.graph.control.while_op import While
-from minitorch.graph.core.order import needed
+from minitorch.graph.core.order import list_needed
 from minitorch.graph.passes.optimize import PASSES, run_pass
 from tests.minitorch.graph import random_programs as programs
 
@@ -90,14 +90,14 @@ def test_optimizing_twice_is_optimizing_once() -> None:
 
 def count_all(fetches: Any, fed: Any = ()) -> int:
     """Return the number of nodes, those inside loops included, each once."""
-    nodes = needed(fetches, set(fed))
+    nodes = list_needed(fetches, set(fed))
     loops = [node.op for node in nodes if isinstance(node.op, While) and node not in fed]
     return len(nodes) + sum(count_all([p.test, *p.body, *p.saved], p.placeholders) for p in loops)
 
 
 def kinds_in(ends: Any, fed: Any, inside: str = "") -> set[str]:
     found: set[str] = set()
-    for node in needed(ends, fed):
+    for node in list_needed(ends, fed):
         found.add(type(node.op).__name__)
         if isinstance(node.op, While):
             loop = node.op

@@ -11,7 +11,7 @@ import minitorch
 import minitorch.graph as tf
 from minitorch import nn
 from minitorch.errors import GraphError
-from minitorch.graph.core.order import needed
+from minitorch.graph.core.order import list_needed
 from minitorch.graph.passes.optimize import PASSES
 from minitorch.graph.passes.rematerialize import rematerialize
 from minitorch.nn import functional
@@ -23,7 +23,7 @@ SHARE = 0.65
 
 
 def operators(nodes: Any) -> Counter[str]:
-    return Counter(type(n.op).__name__ for n in needed(nodes, ()) if n.op is not None)
+    return Counter(type(n.op).__name__ for n in list_needed(nodes, ()) if n.op is not None)
 
 
 def blocks(depth: int, rows: int = 640, width: int = 64) -> tuple[list[Any], dict[Any, Any]]:

@@ -10,7 +10,7 @@ import pytest
 import minitorch.graph as tf
 from minitorch.errors import GraphError
 from minitorch.graph.core.node import Node
-from minitorch.graph.core.order import needed, orders_kept, schedule
+from minitorch.graph.core.order import keep_orders, list_needed, schedule
 from minitorch.graph.core.verify import Checked, verify
 from minitorch.graph.costs.machine import Fixed, use
 from minitorch.graph.memory.plan import memory_plan
@@ -51,7 +51,7 @@ class Watched(Node):
 @contextmanager
 def watching(fetch: Node) -> Iterator[None]:
     """Count the looks at the operators below `fetch`, from the beginning."""
-    nodes = [node for node in needed([fetch], ()) if type(node) is Node]
+    nodes = [node for node in list_needed([fetch], ()) if type(node) is Node]
     for node in nodes:
         node.__class__ = Watched
     looks[0] = 0
@@ -183,8 +183,8 @@ def test_a_training_step_grows_with_its_variables(optimize: bool) -> None:
 
 def test_work_that_looks_at_all_nodes_for_each_node_is_found_out() -> None:
     def every_pair(fetch: Node, x: Node) -> None:
-        for node in needed([fetch], ()):
-            needed([node], ())
+        for node in list_needed([fetch], ()):
+            list_needed([node], ())
 
     assert growth(every_pair, chain, 20) > 2 * MOST
 
@@ -192,12 +192,12 @@ def test_work_that_looks_at_all_nodes_for_each_node_is_found_out() -> None:
 def test_an_order_that_is_kept_is_not_made_again() -> None:
     x = tf.placeholder(tf.float64, (2, 2))
     y = chain(x, 50)
-    with watching(y), orders_kept():
+    with watching(y), keep_orders():
         schedule([y], ())
         once = looks[0]
         for _ in range(100):
             schedule([y], ())
-            needed([y], ())
+            list_needed([y], ())
     assert looks[0] - once < 10 * 100  # at the fetch, in the question, and not at 100 operators
 
 
@@ -205,7 +205,7 @@ def test_orders_are_kept_no_longer_than_asked_for() -> None:
     x = tf.placeholder(tf.float64, (2, 2))
     y = tf.tanh(x)
     with watching(y):
-        with orders_kept():
+        with keep_orders():
             schedule([y], ())
         before = looks[0]
         schedule([y], ())
@@ -215,7 +215,7 @@ def test_orders_are_kept_no_longer_than_asked_for() -> None:
 def test_who_gets_an_order_may_change_its_list() -> None:
     x = tf.placeholder(tf.float64, (2, 2))
     y = tf.tanh(x)
-    with orders_kept():
+    with keep_orders():
         schedule([y], ()).clear()
         assert [node.name for node in schedule([y], ())] == [x.name, y.name]
 

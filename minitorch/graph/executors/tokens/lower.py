@@ -22,7 +22,7 @@ from typing import NamedTuple
 from ...control.liveness import maybe_dead
 from ...control.loop_stacks import Empty, Output
 from ...control.while_op import While
-from ...core.copying import made
+from ...core.copying import make_plain_node
 from ...core.node import Node
 from ...core.order import is_ordered, schedule, sources, writes_of
 from ...core.variables import NoOp, Read, Variable
@@ -44,7 +44,7 @@ class Touched(NamedTuple):
 NOTHING = Touched(frozenset(), frozenset())
 
 
-def touched(node: Node) -> Touched:
+def list_touched(node: Node) -> Touched:
     """Return what `node` touches; a loop touches what its body does."""
     op = node.op
     if isinstance(node, Variable) or isinstance(op, Read):
@@ -53,7 +53,7 @@ def touched(node: Node) -> Touched:
     if not is_ordered(node):
         return NOTHING
     if isinstance(op, While):
-        inside = [touched(inner) for inner in op.nodes()]
+        inside = [list_touched(inner) for inner in op.nodes()]
         reads = frozenset().union(*(t.reads for t in inside))
         return Touched(reads, frozenset().union(*(t.writes for t in inside)))
     return Touched(frozenset(), frozenset(writes_of(node) or [_memory_of(op)]))
@@ -178,7 +178,7 @@ class Lowering:
                 level.new[node] = last  # for what only waits for the loop
             else:
                 first = last = level.new[node] = self._same(node, level)
-            touches = touched(node)
+            touches = list_touched(node)
             if touches:
                 turn = [] if level.turn is None else [level.turn]
                 self.after.setdefault(first, []).extend([*before.add(touches, last), *turn])
@@ -202,7 +202,7 @@ class Lowering:
         if level.nodes_of_loop is None or level.outside is None or level.pivot is None:
             return node
         if isinstance(node, Variable):  # the loop writes it, so each iteration reads it anew
-            return made(Read(node), (node,), node, (level.pivot,), f"{node.name}/read")
+            return make_plain_node(Read(node), (node,), node, (level.pivot,), f"{node.name}/read")
         if node not in level.entered:
             (there,) = self._here((node,), level.outside)
             level.entered[node] = level.nodes_of_loop.enter(there, constant=True)
