@@ -29,7 +29,7 @@ def _over(node: Node, new: dict[Node, Node], anew: bool) -> Node:
     if isinstance(node.op, Read):
         variable = node.op.variable
         if new.get(variable, variable) is not variable:
-            return make_plain_node(Identity(), (_bring(node.inputs[0], new),), node, control)
+            return make_node(Identity(), (_bring(node.inputs[0], new),), node, control)
     pairs = zip((*inputs, *control), (*node.inputs, *node.control_inputs), strict=True)
     if all(a is b for a, b in pairs) and (node.op is None or not anew):
         return node
@@ -48,7 +48,7 @@ def _bring(source: Node, new: dict[Node, Node]) -> Node:
     return new.get(source, source)
 
 
-def make_plain_node(
+def make_node(
     op: Op, inputs: tuple[Node, ...], like: Node, control: tuple[Node, ...] = (), name: str = ""
 ) -> Node:
     """Return a plain node that no graph knows of, of the type, place and line of `like`."""

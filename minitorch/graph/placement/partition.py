@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ..control.liveness import maybe_dead
-from ..core.copying import make_plain_node
+from ..core.copying import make_node
 from ..core.node import Node
 from ..core.order import sources
 from ..core.variables import NoOp
@@ -97,9 +97,9 @@ class Cutting:
         if home == self.ranks.rank:
             sending = Send(self.ranks, dst, wire)
             own = self.part.here[node]
-            self.part.order.append(make_plain_node(sending, (own,), node, name=f"{node.name}/send"))
+            self.part.order.append(make_node(sending, (own,), node, name=f"{node.name}/send"))
         elif dst == self.ranks.rank:
-            self._stand(node, make_plain_node(Recv(self.ranks, home, wire, node), (), node))
+            self._stand(node, make_node(Recv(self.ranks, home, wire, node), (), node))
 
     def _local(self, node: Node) -> Node:
         """Return `node` over what stands for its inputs on this rank."""

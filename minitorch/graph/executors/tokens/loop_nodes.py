@@ -18,7 +18,7 @@ from minitorch.op import KeepsSpec, Op
 from ...control.cond import Merge, Routing, Switch
 from ...control.loop_stacks import Push
 from ...control.while_op import While
-from ...core.copying import make_plain_node
+from ...core.copying import make_node
 from ...core.gradients import Identity
 from ...core.node import Node
 from ...core.variables import NoOp
@@ -82,7 +82,7 @@ class LoopNodes:
         loop: While = node.op
         self.node, self.pivot, self.before = node, pivot, tuple(before)
         if len(self.before) > MANY:
-            self.before = (make_plain_node(NoOp(), (), node, self.before, f"{node.name}/before"),)
+            self.before = (make_node(NoOp(), (), node, self.before, f"{node.name}/before"),)
         self.frame = Frame(node.name, loop.parallel_iterations)
         self.enters: list[Node] = []
         self.merges: list[Node] = []
@@ -93,57 +93,51 @@ class LoopNodes:
     def source(self, op: Op, name: str) -> Node:
         """Return a node outside the loop that waits for nothing but the outer loop's iteration."""
         control = () if self.pivot is None else (self.pivot,)
-        return make_plain_node(op, (), self.node, control, f"{self.node.name}/{name}")
+        return make_node(op, (), self.node, control, f"{self.node.name}/{name}")
 
     def enter(self, source: Node, constant: bool = False) -> Node:
         """Bring a value in, or let it die with whatever the loop as a whole dies of."""
         op = Enter(self.frame, constant)
-        return make_plain_node(op, (source,), source, self.before, f"{source.name}/Enter")
+        return make_node(op, (source,), source, self.before, f"{source.name}/Enter")
 
     def open(self, source: Node) -> None:
         """Begin a variable whose first value is `source`."""
         enter = self.enter(source)
         self.enters.append(enter)
-        self.merges.append(make_plain_node(Merge(), (enter,), source, name=f"{source.name}/Merge"))
+        self.merges.append(make_node(Merge(), (enter,), source, name=f"{source.name}/Merge"))
 
     def decide(self, test: Node) -> None:
         """Send every variable round once more, or out, by `test`."""
-        self.cond = make_plain_node(LoopCond(), (test,), test, name=f"{self.frame.name}/LoopCond")
+        self.cond = make_node(LoopCond(), (test,), test, name=f"{self.frame.name}/LoopCond")
         for merge in self.merges:
             stem = merge.name.removesuffix("/Merge")
             self.going.append(
-                make_plain_node(Switch(True), (merge, self.cond), merge, name=f"{stem}/Switch")
+                make_node(Switch(True), (merge, self.cond), merge, name=f"{stem}/Switch")
             )
-            leaving = make_plain_node(
-                Switch(False), (merge, self.cond), merge, name=f"{stem}/Switch_out"
-            )
-            self.exits.append(
-                make_plain_node(Exit(self.frame), (leaving,), merge, name=f"{stem}/Exit")
-            )
+            leaving = make_node(Switch(False), (merge, self.cond), merge, name=f"{stem}/Switch_out")
+            self.exits.append(make_node(Exit(self.frame), (leaving,), merge, name=f"{stem}/Exit"))
 
     def close(self, values: Sequence[Node], saved: Sequence[Node]) -> None:
         """Send the next values back to the Merges; what is kept goes onto its list."""
         for value in values:
             if isinstance(value.op, Enter):  # there in every iteration, so it must be stopped
-                value = make_plain_node(
+                value = make_node(
                     Switch(True), (value, self.cond), value, name=f"{value.name}/Switch"
                 )
             self._next(value)
         for item in saved:
             past = self.going[len(self.nexts)]
-            self._next(make_plain_node(Push(), (past, item), past, name=f"{item.name}/Push"))
+            self._next(make_node(Push(), (past, item), past, name=f"{item.name}/Push"))
 
     def pass_turn(self) -> Node:
         """Close the last variable, the turn; return the node that is to wait for the effects."""
         turn = self.going[-1]
-        handed_on = make_plain_node(Identity(), (turn,), turn, name=f"{self.frame.name}/turn")
+        handed_on = make_node(Identity(), (turn,), turn, name=f"{self.frame.name}/turn")
         self._next(handed_on)
         return handed_on
 
     def _next(self, value: Node) -> None:
         merge = self.merges[len(self.nexts)]
-        back = make_plain_node(
-            NextIteration(self.frame), (value,), value, name=f"{value.name}/Next"
-        )
+        back = make_node(NextIteration(self.frame), (value,), value, name=f"{value.name}/Next")
         self.nexts.append(back)
         merge.inputs = (*merge.inputs, self.nexts[-1])

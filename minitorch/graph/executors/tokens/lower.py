@@ -22,7 +22,7 @@ from typing import NamedTuple
 from ...control.liveness import maybe_dead
 from ...control.loop_stacks import Empty, Output
 from ...control.while_op import While
-from ...core.copying import make_plain_node
+from ...core.copying import make_node
 from ...core.node import Node
 from ...core.order import is_ordered, schedule, sources, writes_of
 from ...core.variables import NoOp, Read, Variable
@@ -202,7 +202,7 @@ class Lowering:
         if level.nodes_of_loop is None or level.outside is None or level.pivot is None:
             return node
         if isinstance(node, Variable):  # the loop writes it, so each iteration reads it anew
-            return make_plain_node(Read(node), (node,), node, (level.pivot,), f"{node.name}/read")
+            return make_node(Read(node), (node,), node, (level.pivot,), f"{node.name}/read")
         if node not in level.entered:
             (there,) = self._here((node,), level.outside)
             level.entered[node] = level.nodes_of_loop.enter(there, constant=True)
