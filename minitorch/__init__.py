@@ -46,10 +46,10 @@ from .op import apply as apply
 from .ops.elementwise.binary import where as where
 from .ops.methods import FUNCTIONS
 from .ops.methods import with_numpys_words as _with_numpys_words
-from .ops.networks.loss import cdist as cdist
-from .ops.networks.loss import cosine_similarity as cosine_similarity
-from .ops.products.einsum import einsum as einsum
-from .ops.products.linalg import tensordot as tensordot
+from .ops.networks.loss import cdist as _cdist
+from .ops.networks.loss import cosine_similarity as _cosine_similarity
+from .ops.products.einsum import einsum as _einsum
+from .ops.products.linalg import tensordot as _tensordot
 from .ops.shaping.joining import cat as _cat
 from .ops.shaping.joining import hstack as hstack
 from .ops.shaping.joining import stack as _stack
@@ -103,6 +103,9 @@ globals().update(FUNCTIONS)  # sum, exp, matmul, ...: what is a method of tensor
 
 cat = concat = concatenate = _with_numpys_words(_cat)
 stack = _with_numpys_words(_stack)
+cdist, einsum = _with_numpys_words(_cdist), _with_numpys_words(_einsum)
+cosine_similarity = _with_numpys_words(_cosine_similarity)
+tensordot = _with_numpys_words(_tensordot)
 row_stack = vstack
 inference_mode = no_grad
 

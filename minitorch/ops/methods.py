@@ -41,7 +41,10 @@ def _as(dtype: str) -> Callable[..., Any]:
 
 
 def with_numpys_words(function: Callable[..., R]) -> Callable[..., R]:
-    """Return a function that takes NumPy's `axis` and `keepdims` too, as torch's do."""
+    """Return a function that takes NumPy's `axis` and `keepdims` too, as torch's do.
+
+    Where it computes with a size that is not known, the value may put it off until it is.
+    """
 
     @functools.wraps(function)
     def call(*args: object, **options: object) -> R:
@@ -49,7 +52,13 @@ def with_numpys_words(function: Callable[..., R]) -> Callable[..., R]:
             for theirs, ours in (("axis", "dim"), ("keepdims", "keepdim")):
                 if theirs in options and ours not in options:
                     options[ours] = options.pop(theirs)
-        return function(*args, **options)
+        try:
+            return function(*args, **options)
+        except TypeError as error:
+            once_sized = next((v._once_sized for v in args if isinstance(v, Methods)), None)
+            if once_sized is None:
+                raise
+            return once_sized(function, args, options, error)  # type: ignore[no-any-return]
 
     return call
 
@@ -60,6 +69,7 @@ class Methods(Value):
     __slots__ = ()
     __array_ufunc__: Any = None  # NumPy leaves `array * value` to us
     __hash__ = object.__hash__
+    _once_sized: Callable[..., Any] | None = None  # puts a function off until sizes are known
 
     # signs
     __add__ = __radd__ = binary.add
@@ -301,7 +311,9 @@ class Methods(Value):
 
 _WITH_AXES = "sum mean prod max min argmax argmin amax amin std var all any median logsumexp nansum"
 _WITH_AXES += " cumsum cumprod cummax cummin softmax log_softmax sort argsort topk count_nonzero"
-_WITH_AXES += " unbind chunk squeeze unsqueeze index_select gather"
+_WITH_AXES += " unbind chunk squeeze unsqueeze index_select gather tril triu diag trace roll repeat"
+_WITH_AXES += " tile expand expand_as split tensor_split diff repeat_interleave narrow unfold"
+_WITH_AXES += " take_along_dim"
 for _name in _WITH_AXES.split():
     setattr(Methods, _name, with_numpys_words(getattr(Methods, _name)))
 

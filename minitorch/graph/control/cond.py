@@ -71,7 +71,7 @@ class Merge(Routing):
             if spec.dtype != first.dtype or len(spec.shape) != len(first.shape):
                 raise GraphError(
                     f"merge: inputs differ: got {first.dtype} {first.shape} and {spec.dtype} "
-                    f"{spec.shape}, expected one dtype and equally many axes."
+                    f"{spec.shape}, expected one dtype and equally many axes. Cast or reshape one."
                 )
             sizes = (a if a == b else None for a, b in zip(first.shape, spec.shape, strict=True))
             first = Spec(tuple(sizes), first.dtype)
@@ -175,7 +175,7 @@ def cond(
     if no.outline != yes.outline:
         raise GraphError(
             f"cond: the sides differ in structure: true_fn gives {yes.outline}, false_fn "
-            f"{no.outline}."
+            f"{no.outline}. Return as many values from both, in the same lists or dicts."
         )
     pairs = zip(no.outputs, yes.outputs, strict=True)
     merged = [rename(build(Merge(), (a, b), kind=kind_of(a)), name) for a, b in pairs]

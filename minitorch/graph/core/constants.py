@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from ...arrays.library import Array, DTypeLike, as_dtype, get_default_dtype, graph_dtype
@@ -47,9 +50,12 @@ def constant_array(value: object, dtype: DTypeLike = None) -> Array:
     return array
 
 
-def fill_shape(array: Array, shape: tuple[int, ...], name: str) -> Array:
-    """Return `array` in `shape`; TensorFlow repeats the last element to fill it."""
-    count = int(np.prod(shape, dtype=np.int64))
+def fill_shape(array: Array, sizes: Sequence[int | None], name: str) -> Array:
+    """Return `array` in a shape; TensorFlow repeats the last element to fill it."""
+    shape = tuple(int(n) for n in sizes if n is not None)
+    if len(shape) < len(sizes):
+        raise GraphError(f"constant {name!r}: got shape {tuple(sizes)}, expected every size.")
+    count = math.prod(shape)
     if array.size > count:
         raise GraphError(
             f"constant {name!r}: too many values: got {array.size}, expected at most {count} "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -12,9 +13,10 @@ from ...op import Flat, Gradients, KeepsSpec, Value
 from ...ops.shaping.broadcasting import expand_to
 from ...sweep import Rule, ancestors, count_uses, sweep
 from ...vjp import on_values
-from ..shapes.deferred import late
+from ..shapes.deferred import any_late, late, unknown
+from ..shapes.sizes import met_none
 from .graph import add_location
-from .node import Constant, Node, UnknownShape, convert
+from .node import Constant, Node, convert
 from .order import list_needed
 
 
@@ -43,17 +45,30 @@ def gradients(
             f"gradients: got {len(arriving)} grad_ys, expected {len(roots)}, one for each y."
         )
     stops = [] if stop_gradients is None else _check_nodes(stop_gradients, "stop_gradients")
-    if any(isinstance(node.shape, UnknownShape) for node in list_needed(roots, set())):
+    between = ancestors(sources, roots)
+    inner = [node for node in list_needed(roots, set()) if node in between]
+    if any_late(inner) or unknown(*inner):
         return _later(roots, sources, arriving, stops)
-    grads: dict[Node, Node | None] = {}
     with roots[0].graph.scope(name):
         seeds = _seeds(roots, arriving)
-        between = ancestors(sources, seeds)
-        if between:
-            uses = count_uses([y for y in seeds if y in between], between.__contains__)
-            seeds = {y: seed for y, seed in seeds.items() if y in uses}
-            sweep(seeds, uses, _rule(uses, set(stops)), grads.__setitem__, sources)
+        try:
+            grads = _sweep(seeds, sources, between, set(stops))
+        except TypeError as error:
+            if not met_none(error, list_needed(roots, set())):
+                raise
+            return _later(roots, sources, arriving, stops)  # a rule computes with sizes
     return [grads.get(x) for x in sources]
+
+
+def _sweep(
+    seeds: dict[Node, Node], sources: list[Node], between: set[object], stops: set[Node]
+) -> dict[Node, Node | None]:
+    """Return the gradient of each source that lies below a y."""
+    grads: dict[Node, Node | None] = {}
+    uses = count_uses([y for y in seeds if y in between], between.__contains__)
+    arriving = {y: seed for y, seed in seeds.items() if y in uses}
+    sweep(arriving, uses, _rule(uses, stops), grads.__setitem__, sources)
+    return grads
 
 
 def _later(
@@ -67,17 +82,20 @@ def _later(
     first, second = len(roots), len(roots) + len(wanted)
     third = second + len(stops)
 
+    @lru_cache(1)  # all of one run are built at once
+    def build(*nodes: Node) -> list[Node]:
+        ys, xs, seeds = nodes[:first], nodes[first:second], iter(nodes[third:])
+        ends = [next(seeds) if present else None for present in arrives]
+        grads = gradients(list(ys), list(xs), ends, stop_gradients=list(nodes[second:third]))
+        return [x * 0.0 if grad is None else grad for x, grad in zip(xs, grads, strict=True)]
+
     def by(place: int) -> Callable[..., Node]:
-        def build(*nodes: Node) -> Node:
-            ys, xs, seeds = nodes[:first], nodes[first:second], iter(nodes[third:])
-            ends = [next(seeds) if present else None for present in arrives]
-            constant = list(nodes[second:third])
-            grad = gradients(list(ys), list(xs), ends, stop_gradients=constant)[place]
-            return xs[place] * 0.0 if grad is None else grad
+        return lambda *nodes: build(*nodes)[place]
 
-        return build
-
-    return [late(by(i), inputs, x.dtype) if x in between else None for i, x in enumerate(wanted)]
+    return [
+        late(by(i), inputs, x.dtype, x.shape) if x in between else None
+        for i, x in enumerate(wanted)
+    ]
 
 
 def _seeds(roots: Sequence[Node], arriving: Sequence[object]) -> dict[Node, Node]:

@@ -255,7 +255,7 @@ def control_dependencies(control_inputs: Sequence[Node] | None) -> Iterator[None
     """Make nodes built inside the `with` block run after `control_inputs`; None lifts all."""
     graph = get_default_graph()
     outer = graph.control[-1]
-    inner = () if control_inputs is None else (*outer, *_check_nodes(control_inputs))
+    inner = () if control_inputs is None else (*outer, *_check_nodes(control_inputs, graph))
     graph.control.append(inner)
     try:
         yield
@@ -296,12 +296,18 @@ def in_branches(branches: list[Branch]) -> Iterator[None]:
         graph.control, graph.branches = outer
 
 
-def _check_nodes(control_inputs: Any) -> list[Node]:
+def _check_nodes(control_inputs: Any, graph: Graph) -> list[Node]:
     if hasattr(control_inputs, "built_at"):
         control_inputs = [control_inputs]
     for value in control_inputs:
         if not hasattr(value, "built_at"):
             raise TypeError(
                 f"control_dependencies: got {type(value).__name__}, expected nodes of a graph."
+            )
+        if value.graph is not graph:
+            raise GraphError(
+                f"control_dependencies: {value.name!r} (built at {value.location}) is of the graph "
+                f"made at {value.graph.location}, expected one of the graph made at "
+                f"{graph.location}, where nodes are being built. Build both in one graph."
             )
     return list(control_inputs)

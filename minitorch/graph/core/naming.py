@@ -11,10 +11,10 @@ from typing import Any, ParamSpec, TypeVar
 
 from ...arrays.library import DType
 from ...errors import MinitorchError
-from ...pytree import Rebuild, walk
 from ..shapes.deferred import late
+from ..shapes.sizes import over_nodes
 from .graph import add_location, place_of_new
-from .node import Node, UnknownShape
+from .node import Node, UnknownShape, once_sized
 
 
 def rename(node: Node, name: str | None) -> Node:
@@ -73,7 +73,11 @@ def once_known(function: Operator, gives: DType | None = None) -> Operator:
     def call(*args: object, **kwargs: object) -> Node:
         if _unknown(args) or (kwargs and _unknown(kwargs.values())):
             return defer_until_shapes_known(function, args, kwargs, gives)
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except TypeError as error:
+            name: Any = kwargs.pop("name", None)
+            return rename(once_sized(function, args, kwargs, error), name)
 
     return call
 
@@ -94,18 +98,5 @@ def defer_until_shapes_known(
 ) -> Node:
     """Return a node that becomes the function's result once the shapes of its inputs are known."""
     name = kwargs.pop("name", None)
-    nodes: list[Node] = []
-
-    def leaf(value: object) -> Rebuild:
-        if not isinstance(value, Node):
-            return lambda _: value
-        nodes.append(value)
-        return next
-
-    fill = walk([list(args), kwargs], leaf, lambda value: type(value) not in (list, tuple))
-
-    def build(*known: Node) -> Node:
-        values, named = fill(iter(known))
-        return function(*values, **named)
-
+    nodes, build = over_nodes(function, args, kwargs)
     return rename(late(build, nodes, gives or nodes[0].dtype), name)

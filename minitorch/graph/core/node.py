@@ -8,6 +8,7 @@ it, and the line of the user's program that built it, which is what errors name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -23,6 +24,7 @@ from ...ops.elementwise.rows import operator_of
 from ...ops.methods import Methods
 from ...ops.products import linalg
 from ...ops.shaping.joining import stack
+from ..shapes import sizes
 from ..shapes.deferred import cut, defer, is_cut
 from ..shapes.static import UNKNOWN as UNKNOWN
 from ..shapes.static import StaticShape as StaticShape
@@ -247,10 +249,19 @@ class Constant(Node):
     ) -> None:
         array = constant_array(value, dtype)
         if shape is not None:
-            array = fill_shape(array, tuple(shape), name)
+            array = fill_shape(array, as_static(shape).as_list(), name)
         super().__init__(None, (), array.shape, array.dtype, name, graph)
         self.value = array
         self.follows = True
+
+
+def stand_ins(nodes: Sequence[Node], size: int) -> list[Node]:
+    """Return placeholders of a graph apart for nodes, with `size` for what is not known."""
+    with Graph().as_default():
+        return [Placeholder(n.dtype, [size if d is None else d for d in n.shape]) for n in nodes]
+
+
+once_sized = Node._once_sized = partial(sizes.once_sized, stand_ins)
 
 
 def as_shape(shape: object) -> Shape:
@@ -327,11 +338,13 @@ def build(op: Op, inputs: Sequence[object], kind: type[Node] = Node) -> Node:
 def _graph_of(op: Op, values: Sequence[object]) -> Graph:
     """Return the graph that `op` of these values belongs to: theirs, else the default one.
 
+    What writes a variable belongs to the variable's.
+
     Raises:
         GraphError: they are of different graphs; names two nodes, their graphs and lines.
     """
     first: Node | None = None
-    for value in values:
+    for value in (*getattr(op, "writes", ()), *values):
         if not isinstance(value, Node) or getattr(value, "follows", False):
             continue
         if first is None:

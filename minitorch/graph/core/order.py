@@ -146,6 +146,12 @@ def schedule(fetches: Fetches, fed: Collection[Node]) -> list[Node]:
             missing[user] -= 1
             if not missing[user]:
                 heapq.heappush(ready, user)
+    if len(order) < len(nodes):
+        node = nodes[next(i for i, count in enumerate(missing) if count)]
+        raise node.error(
+            f"run: the graph has a cycle: {node.name!r} waits for itself, or for a node that does. "
+            "Repeat by while_loop."
+        )
     return order
 
 

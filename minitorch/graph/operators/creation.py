@@ -31,11 +31,12 @@ def constant(
     return fixed
 
 
+@locates_errors
 def fill(dims: Any, value: object, name: str | None = None) -> Node:
     """A value of this shape, all one number; the shape may be computed in the run."""
     if is_computed(dims) or isinstance(value, Node):
         return rename(fill_computed(dims, value), name)
-    return Constant(np.full(tuple(dims), value, _dtype_for(value)), name=name or "Fill")
+    return Constant(np.full(_sizes(dims), value, _dtype_for(value)), name=name or "Fill")
 
 
 def zeros(shape: Any, dtype: DTypeLike = None, name: str | None = None) -> Node:

@@ -14,24 +14,22 @@ from ...ops.networks import pooling
 from ...ops.products import conv
 from ...ops.shaping import matrices, movement
 from ..core.naming import locates_errors, rename
-from ..core.node import Node, convert, convert_all
+from ..core.node import Node, convert, convert_all, once_sized
 from ..shapes.deferred import late, unknown
-from ..shapes.static import StaticShape
 
 TO_FRONT, TO_BACK = (0, 3, 1, 2), (0, 2, 3, 1)
 
 
 def on_images(
     where: str,
-    compute: Callable[[Node], Node],
+    compute: Callable[..., Node],
     value: object,
-    steps: Sequence[int] | None,
-    padding: str,
+    *more: Node,
     channels: int | None = None,
 ) -> Node:
-    """Return `compute` of images (N, C, H, W), given and returned as (N, H, W, C).
+    """Return `compute` of images (N, C, H, W), given and returned as (N, H, W, C), and of `more`.
 
-    Where "SAME" with steps above 1 needs a size that only the run knows, it is built in the run.
+    Where it needs a size that only the run knows, it is built in the run.
     """
     x = convert(value)
     if not unknown(x) and len(x.shape) != 4:
@@ -40,16 +38,18 @@ def on_images(
             "images."
         )
 
-    def whole(known: Node) -> Node:
-        result: Node = movement.permute(compute(movement.permute(known, *TO_FRONT)), *TO_BACK)
+    def whole(known: Node, *others: Node) -> Node:
+        y_NCHW = compute(movement.permute(known, *TO_FRONT), *others)
+        result: Node = movement.permute(y_NCHW, *TO_BACK)
         return result
 
-    open_sizes = unknown(x) or None in tuple(x.shape)[1:3]
-    if not unknown(x) and (not open_sizes or padding.upper() != "SAME" or steps in (None, (1, 1))):
-        return whole(x)
-    deferred = late(whole, (x,), x.dtype)
-    deferred.shape = StaticShape((None, None, None, channels))
-    return deferred  # type: ignore[no-any-return]
+    if unknown(x):
+        known = (None, None, None, channels)
+        return late(whole, (x, *more), x.dtype, known)  # type: ignore[no-any-return]
+    try:
+        return whole(x, *more)
+    except TypeError as error:
+        return once_sized(whole, (x, *more), {}, error)  # type: ignore[no-any-return]
 
 
 def inner(where: str, sizes: Any) -> tuple[int, int]:
@@ -79,8 +79,9 @@ def add_border(
     widths: list[int] = []
     sizes = tuple(x_NCHW.shape)[2:]
     for known, width, step in reversed(list(zip(sizes, window, steps, strict=True))):
-        size = width if known is None else known
-        total = max((-(-size // step) - 1) * step + width - size, 0)
+        total = width - 1  # whatever the size, where windows are one apart
+        if step > 1:
+            total = max((-(-known // step) - 1) * step + width - known, 0)
         widths += [total // 2, total - total // 2]
     return matrices.pad(x_NCHW, widths, value=value) if any(widths) else x_NCHW
 
@@ -95,12 +96,12 @@ def conv2d(
     steps = inner("conv2d", strides)
     window = tuple(weight_OCHW.shape[2:])
 
-    def compute(x_NCHW: Node) -> Node:
+    def compute(x_NCHW: Node, weight_OCHW: Node) -> Node:
         x_NCHW = add_border("conv2d", x_NCHW, window, steps, padding, 0.0)
         return conv.conv2d(x_NCHW, weight_OCHW, None, steps)  # type: ignore[no-any-return]
 
     count = weight_OCHW.shape[0]
-    return rename(on_images("conv2d", compute, input, steps, padding, count), name)
+    return rename(on_images("conv2d", compute, input, weight_OCHW, channels=count), name)
 
 
 # ── pools ───────────────────────────────────────────────────────────────────────────────────────
@@ -142,4 +143,4 @@ def _pool(
     def compute(x_NCHW: Node) -> Node:
         return function(add_border(where, x_NCHW, window, steps, padding, around), window, steps)
 
-    return rename(on_images(where, compute, value, steps, padding), name)
+    return rename(on_images(where, compute, value), name)

@@ -16,7 +16,7 @@ from ...ops.elementwise.casting import cast_to
 from ...ops.shaping import indexing, joining, matrices, movement
 from ..core.gradients import Identity, StopGradient
 from ..core.naming import locates_errors, once_known, rename, rename_all
-from ..core.node import Node, UnknownShape, as_shape, build, convert, convert_all
+from ..core.node import Node, UnknownShape, build, convert, convert_all
 from ..shapes.computed import Joined, ShapeOf, is_computed, reshape_to_computed, tile_computed
 from ..shapes.deferred import late, unknown
 from ..shapes.static import StaticShape
@@ -40,9 +40,7 @@ def reshape(tensor: object, shape: Any, name: str | None = None) -> Node:
         return rename(reshape_to_computed(convert(tensor), shape), name)
     node = convert(tensor)
     if unknown(node):
-        deferred = late(lambda known: reshape(known, shape), (node,), node.dtype)
-        deferred.shape = StaticShape(as_shape(shape))
-        return rename(deferred, name)
+        return rename(late(lambda known: reshape(known, shape), (node,), node.dtype, shape), name)
     return rename(movement.reshape(node, tuple(shape)), name)
 
 
@@ -152,7 +150,17 @@ def _split(node: Node, sizes: int | Sequence[int], axis: int) -> list[Node]:
             f"split: got sizes {sizes} for axis {axis} of size {length}, expected them to add up "
             "to it."
         )
+    if length is None:
+        return [_piece(node, list(sizes), axis, i) for i in builtins.range(len(sizes))]
     return list(joining.split(node, list(sizes), axis))
+
+
+def _piece(node: Node, sizes: list[int], axis: int, i: int) -> Node:
+    """Return a piece of an axis whose size only the run knows, where it compares it."""
+    shape = list(node.shape)
+    shape[axis] = sizes[i]
+    piece = lambda known: joining.split(known, sizes, axis)[i]  # noqa: E731
+    return late(piece, (node,), node.dtype, shape)  # type: ignore[no-any-return]
 
 
 def _equal_pieces(node: Node, count: int, axis: int) -> list[Node]:

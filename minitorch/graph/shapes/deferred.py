@@ -1,6 +1,7 @@
 """What is built once shapes are known, and slices that only the run knows.
 
-`late(build, inputs)` stands for `build(*inputs)`, for variables and placeholders without any shape.
+`late(build, inputs)` stands for `build(*inputs)`: for variables and placeholders without any shape,
+and for what computes with a size that is not known (`sizes`).
 When a run feeds arrays, `by_shape` builds the graph again over placeholders of the arrays' shapes,
 where everything is known.
 
@@ -11,14 +12,19 @@ graph but static shapes: nodes use it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ...arrays.library import Array, DType, Namespace, int32, native_dtype
 from ...arrays.shapes import Shape
 from ...errors import GraphError
 from ...op import FixedSpec, Flat, Gradients, Op, Spec, Value
-from .static import UNKNOWN, StaticShape, UnknownShape
+from .static import StaticShape, UnknownShape, as_static
+
+NOT_TOLD = (
+    "shape: the shapes of the feeds do not tell a size: it depends on values, or comes out of a "
+    "loop's lists. Say it by tf.reshape, or feed the value whose size it is."
+)
 
 
 class Late(FixedSpec):
@@ -26,19 +32,33 @@ class Late(FixedSpec):
 
     pure = False
     name = "late"
-    shape = UNKNOWN
 
-    def __init__(self, build: Callable[..., Any], dtype: DType) -> None:
-        self.build, self.dtype = build, dtype
+    def __init__(self, build: Callable[..., Any], dtype: DType, shape: Shape) -> None:
+        self.build, self.dtype, self.shape = build, dtype, shape
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Raise: a run builds it first, from the shapes of what is fed."""
-        raise GraphError("shape: still not known in this run. Feed what has no shape.")
+        raise GraphError(NOT_TOLD)
 
 
-def late(build: Callable[..., object], inputs: Sequence[object], dtype: DType) -> Any:
-    """Return a node that stands for `build(*inputs)`, of a shape not known yet."""
-    return Late(build, dtype)(*inputs)
+def late(
+    build: Callable[..., object], inputs: Sequence[object], dtype: DType, shape: object = None
+) -> Any:
+    """Return a node that stands for `build(*inputs)`, with what is known of its shape."""
+    known = as_static(shape)
+    node = Late(build, dtype, known)(*inputs)
+    node.shape = known  # though that of an input is not
+    return node
+
+
+def any_late(nodes: Iterable[Value]) -> bool:
+    """Tell whether one of `nodes` is built late, or is a loop with something inside that is."""
+    return any(isinstance(node.op, Late) or any_late(_inside(node)) for node in nodes)
+
+
+def _inside(node: Value) -> Iterable[Value]:
+    nodes = getattr(node.op, "nodes", None)  # of a loop
+    return nodes() if callable(nodes) else ()
 
 
 def unknown(*nodes: Value) -> bool:

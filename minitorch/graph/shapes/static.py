@@ -94,16 +94,21 @@ def as_static(shape: Any) -> StaticShape:
     """Return a shape as what is known before the run; None is an unknown number of axes.
 
     Raises:
-        GraphError: it is one number, or has a negative size.
+        GraphError: it is one number, or has a size that is no whole number, or is negative.
     """
     if shape is None or isinstance(shape, UnknownShape):
         return UNKNOWN
     if isinstance(shape, int):
         raise GraphError(f"shape: got {shape}, expected a list or tuple. Write [{shape}].")
-    sizes = [None if n is None or n == -1 else int(n) for n in shape]
-    if any(n is not None and n < 0 for n in sizes):
-        raise GraphError(f"shape: got {shape}, expected sizes of 0 or more, or None.")
-    return StaticShape(sizes)
+    return StaticShape(None if n is None or n == -1 else _whole(n, shape) for n in shape)
+
+
+def _whole(size: float | str, shape: object) -> int:
+    if isinstance(size, str) or int(size) != size or size < 0:
+        raise GraphError(
+            f"shape: got {shape!r}, expected a list or tuple of whole sizes of 0 or more, or None."
+        )
+    return int(size)
 
 
 def agree(a: Sequence[int | None], b: Sequence[int | None]) -> bool:

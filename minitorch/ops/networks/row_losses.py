@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ...arrays.library import Array, Namespace, dtype_of
-from ...arrays.shapes import broadcast
+from ...arrays.shapes import Shape, broadcast
 from ...compile.class_cross_entropy import class_gradient, class_loss
-from ...errors import ArgumentError
+from ...errors import ArgumentError, ShapeError
 from ...op import Gradients, KeepsSpec, Methods, Op, Spec, apply
 from ..reducing.reduction import sum
 from ..shaping.broadcasting import sum_to
@@ -90,6 +90,7 @@ class SparseCrossEntropy(Op):
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         labels, x = arrays
+        _check_rows(tuple(labels.shape), tuple(x.shape))
         by_kernel = class_loss(labels, x) if xp is np and x.ndim == 2 else None
         if by_kernel is not None:
             return by_kernel[0]
@@ -100,10 +101,8 @@ class SparseCrossEntropy(Op):
         return losses
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec(
-            broadcast(specs[0].shape, specs[1].shape[:-1], op="sparse cross-entropy"),
-            specs[1].dtype,
-        )
+        _check_rows(specs[0].shape, specs[1].shape)
+        return Spec(broadcast(specs[0].shape, specs[1].shape[:-1]), specs[1].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """g (softmax - one_hot(labels))."""
@@ -132,6 +131,17 @@ class SparseCrossEntropyGrad(KeepsSpec):
         hot = apply(OneHot(logits.shape[-1], logits.dtype), labels)
         by_g, _, by_logits = by_inputs(out_grad, g, hot, logits)
         return by_g, None, by_logits
+
+
+def _check_rows(labels: Shape, logits: Shape) -> None:
+    """Raise unless there is a label for each row: none is repeated for others."""
+    pairs = list(zip(labels, logits, strict=False))
+    if len(labels) != len(logits) - 1 or any(a != b and None not in (a, b) for a, b in pairs):
+        raise ShapeError(
+            "sparse_softmax_cross_entropy_with_logits: not one label a row: got labels of shape "
+            f"{labels} for logits of shape {logits}, expected {logits[:-1]}. Reshape or squeeze "
+            "the labels."
+        )
 
 
 def _check_labels(labels: Array, count: int) -> None:

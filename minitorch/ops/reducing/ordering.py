@@ -228,8 +228,6 @@ def topk(
     """
     row, d = along(x, dim, "topk")
     size = row.shape[d]
-    if size is None:
-        raise ShapeError(f"topk: the size of axis {d} is not known: got {tuple(row.shape)}.")
     if not isinstance(k, int | np.integer) or not 0 <= k <= size:
         raise ArgumentError(f"topk: got k = {k}, expected 0 to {size}, the size of axis {d}.")
     return _taken(x, row, d, apply(ArgSort(d, largest, k), row))

@@ -159,7 +159,7 @@ def split(x: Kind, split_size: int | Sequence[int], dim: int = 0) -> tuple[Kind,
         ShapeError: given sizes do not add up to the size of the axis.
     """
     d = axis(dim, len(x.shape), "split")
-    total = x.shape[d]
+    total = int(x.shape[d])
     if isinstance(split_size, int):
         if split_size < 0 or (split_size == 0 and total):
             raise ShapeError(f"split: got size {split_size}, expected 1 or more.")

@@ -21,7 +21,7 @@ from .movement import Movement, movedim, reshape
 def _triangle(name: str, x: Kind, diagonal: int, lower: bool) -> Kind:
     if len(x.shape) < 2:
         raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected at least 2 axes.")
-    rows, columns = x.shape[-2:]
+    rows, columns = map(int, x.shape[-2:])  # not None, which np.tri takes for a square
     inside: Any = np.tri(rows, columns, diagonal if lower else diagonal - 1, bool)
     if not lower:
         np.logical_not(inside, out=inside)
@@ -61,7 +61,7 @@ class Diagonal(Movement):
 
 def _on_diagonal(x: Kind, offset: int, shape: tuple[int, ...]) -> Kind:
     """Return zeros of `shape` with the last axis of `x` on a diagonal of the last two."""
-    places = np.arange(x.shape[-1])
+    places, shape = np.arange(x.shape[-1]), tuple(map(int, shape))
     rows, columns = places + builtins.max(-offset, 0), places + builtins.max(offset, 0)
     return apply(PlaceAdd((..., ARRAY, ARRAY), shape), x, rows, columns)
 

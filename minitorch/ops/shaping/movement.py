@@ -232,7 +232,7 @@ def expand(x: Kind, *shape: object, **named: object) -> Kind:
             f"expand: got {target} for shape {tuple(x.shape)}, expected at least as many axes, and "
             "-1 only for those it has."
         )
-    full = tuple(x.shape[i - lead] if n == -1 else n for i, n in enumerate(target))
+    full = tuple(int(x.shape[i - lead]) if n == -1 else n for i, n in enumerate(target))
     if broadcast(tuple(x.shape), full, op="expand") != full:
         raise ShapeError(
             f"expand: got {target} for shape {tuple(x.shape)}: only axes of size 1 stretch."

@@ -504,3 +504,62 @@ def test_fetches_come_back_in_the_mapping_they_came_in() -> None:
     assert type(ordered) is OrderedDict
     assert list(ordered) == ["b", "a"]
     assert type(plain) is dict
+
+
+def test_a_write_is_built_in_the_graph_of_its_variable() -> None:
+    with tf.Graph().as_default() as graph:
+        v = tf.Variable(1.0)
+    set_to_two = v.assign(2.0)
+    with tf.Session(graph=graph) as session:
+        assert session.run(set_to_two) == 2.0
+    with pytest.raises(GraphError, match="assign: nodes of two graphs"):
+        v.assign(tf.placeholder(tf.float32, []))
+
+
+def test_nobody_waits_for_a_node_of_another_graph() -> None:
+    with tf.Graph().as_default():
+        elsewhere = tf.placeholder(tf.float32, name="elsewhere")
+    with (
+        pytest.raises(
+            GraphError, match=r"control_dependencies: 'elsewhere' \(built at .*one graph"
+        ),
+        tf.control_dependencies([elsewhere]),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("executor", ["compiled", "interpreter", "tokens"])
+def test_a_node_that_waits_for_itself_is_named(executor: str) -> None:
+    first = tf.placeholder(tf.float32, []) + 1.0
+    last = tf.multiply(first, 2.0, name="last")
+    first.inputs = (last, first.inputs[1])
+    session = tf.Session(executor=executor)
+    with pytest.raises(GraphError, match=r"the graph has a cycle.*Repeat by while_loop"):
+        session.run(last)
+
+
+def test_sizes_are_whole_numbers() -> None:
+    for build in (
+        lambda shape: tf.placeholder(tf.float32, shape),
+        tf.zeros,
+        tf.random_normal,
+        lambda shape: tf.fill(shape, 1.0),
+        lambda shape: tf.constant(0.0, shape=shape),
+    ):
+        assert build([64 / 2, 3]).shape == (32, 3)
+        with pytest.raises(GraphError, match=r"shape: got \[2.5\], expected .* whole sizes"):
+            build([2.5])
+    with pytest.raises(GraphError, match="shape: got 'abc', expected a list"):
+        tf.placeholder(tf.float32, "abc")
+    with pytest.raises(GraphError, match=r"constant 'Const.*got shape \(None,\), expected every"):
+        tf.constant(0.0, shape=[None])
+
+
+def test_classes_are_one_for_each_row_and_not_repeated() -> None:
+    logits = tf.placeholder(tf.float32, [None, 3])
+    loss = tf.nn.sparse_softmax_cross_entropy_with_logits
+    with pytest.raises(ShapeError, match=r"labels of shape \(None, 1\).*\(None, 3\).*squeeze"):
+        loss(logits=logits, labels=tf.placeholder(tf.int32, [None, 1]))
+    labels = tf.placeholder(tf.int32, [None])
+    with tf.Session() as session, pytest.raises(ShapeError, match=r"\(1,\).*expected \(4,\)"):
+        session.run(loss(logits=logits, labels=labels), {logits: np.ones((4, 3)), labels: [1]})
