@@ -14,7 +14,7 @@ def chain_order(sizes):
 
 
 def place(lives, sizes):
-    from minitorch.graph.memory.offsets import Buffer, placed
+    from minitorch.graph.memory.offsets import Buffer, assign_offsets
 
     found = assign_offsets([Buffer(i, sizes[i], *lives[i]) for i in lives], 1)
     return {buffer.node: buffer.offset for buffer in found}
