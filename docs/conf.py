@@ -1,5 +1,6 @@
 """How Sphinx makes the site; `make docs` writes the pages that it needs beside the guides."""
 
+import gc
 import re
 from typing import Any
 
@@ -16,6 +17,8 @@ extensions = [
 whole = not tags.has("quick")  # noqa: F821  # Sphinx hands it in
 if whole:
     extensions.append("sphinx.ext.viewcode")
+else:
+    gc.disable()  # pages' trees stay to the end: to look for garbage there is a fifth of the time
 toc_object_entries = whole  # every name of the reference beside every page
 exclude_patterns = ["conf.py", "_build"]
 suppress_warnings = [

@@ -137,7 +137,7 @@ class Zygote:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._control.close()
             os.close(self._late_reader)
-            known = set(self._late) & sys.modules.keys()
+            missing = [at for at, name in enumerate(self._late) if name not in sys.modules]
             for launched in self._launches.values():
                 os.close(launched.status)
             for other, fds in ends.items():
@@ -147,9 +147,9 @@ class Zygote:
 
             link, out, err = ends[rank]
             code = rank_main(rank, request["size"], request["arena_bytes"], segment, link, out, err)
-            new = sys.modules.keys() - known
-            numbers = bytes(at for at, name in enumerate(self._late) if name in new)
-            os.write(self._late_writer, numbers)
+            # One by one: a set of all modules' names would copy each page that one lies in.
+            imported = bytes(at for at in missing if self._late[at] in sys.modules)
+            os.write(self._late_writer, imported)
         finally:
             os._exit(code)
 
