@@ -8,11 +8,13 @@ May import: errors, extras, server; uvicorn, http inside functions.
 
 import argparse
 import asyncio
+import logging
 import runpy
 import signal
 import socket
 import sys
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +22,14 @@ from minitorch.errors import MinitorchError, ServeError
 from minitorch.extras import missing
 from minitorch.serve.server import Server
 
+GRACE_S = 20  # for requests under way, once told to end
+
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve until SIGINT or SIGTERM; print the address once it answers."""
+    """Serve until SIGINT or SIGTERM; print the address once it answers.
+
+    Requests under way have `GRACE_S` to end; a second signal ends them now.
+    """
     options = parser().parse_args(arguments)
     try:
         asyncio.run(serve(load_app(options.app), options.host, options.port))
@@ -83,15 +90,25 @@ async def serve(app: dict[str, Any], host: str, port: int) -> None:
     config = uvicorn.Config(application(server), log_level="warning", access_log=False)
     front = uvicorn.Server(config)
     front.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
-    task = asyncio.current_task()
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
     def end() -> None:
+        if front.should_exit:
+            cut()
+        else:
+            loop.call_later(GRACE_S, cut)
         front.should_exit = True
         if not front.started and task is not None:
             task.cancel()
 
+    def cut() -> None:
+        """Tell all who wait that this is the end; do not wait for those who never read or send."""
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # they are cut on purpose
+        server.close()
+        loop.call_later(1.0, partial(setattr, front, "force_exit", True))
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, end)
+        loop.add_signal_handler(number, end)
     with listen(host, port) as listener, suppress(asyncio.CancelledError):
         async with server:
             await app["setup"](server)

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from prometheus_client import CollectorRegistry
 
 from minitorch.errors import ArgumentError, DTypeError, MinitorchError, ServeError, ShapeError
 from minitorch.serve import AIMD, Cache, NoBatching, Quantile, Server, VirtualClock, http, simulate
@@ -534,6 +535,35 @@ def test_over_http_overload_is_refused_and_said(monkeypatch: pytest.MonkeyPatch)
     assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
     assert "overload: 1 queries are under way" in refused.json()["detail"]
     assert (first.status_code, after.status_code) == (404, 422)
+
+
+def test_over_http_a_body_that_does_not_come_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "BODY_S", 0.01)
+
+    async def never() -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(http.application(Server()))
+        async with httpx.AsyncClient(transport=transport, base_url="http://front") as client:
+            return await client.post("/apps/none/predict", content=never())
+
+    answer = asyncio.run(ask())
+    assert (answer.status_code, [*answer.json()]) == (408, ["detail"])
+
+
+def test_what_raises_is_counted_as_what_it_is_answered_with() -> None:
+    registry = CollectorRegistry()
+
+    async def broken(*_: object) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    front: Any = http.RequestCounts(broken, registry)
+    with pytest.raises(RuntimeError):
+        asyncio.run(front({"type": "http", "method": "GET"}, None, None))
+    counted = {"method": "GET", "route": "other", "status": "500"}
+    assert registry.get_sample_value("serve_requests_total", counted) == 1
 
 
 def test_connections_of_the_http_front_send_at_once() -> None:
