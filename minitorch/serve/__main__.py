@@ -3,7 +3,7 @@
 APP.py defines `async def setup(server)`, which deploys and links, and may define `options`, a dict
 of arguments for `Server`.
 
-May import: errors, extras, server; uvicorn, http inside functions.
+May import: errors, extras, server; uvicorn, connections, http inside functions.
 """
 
 import argparse
@@ -16,11 +16,14 @@ import sys
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minitorch.errors import MinitorchError, ServeError
 from minitorch.extras import missing
 from minitorch.serve.server import Server
+
+if TYPE_CHECKING:
+    import uvicorn
 
 GRACE_S = 20  # for requests under way, once told to end
 
@@ -80,6 +83,7 @@ async def serve(app: dict[str, Any], host: str, port: int) -> None:
     try:
         import uvicorn
 
+        from minitorch.serve.connections import AT_ONCE, connection
         from minitorch.serve.http import application
     except ImportError as error:
         raise ModuleNotFoundError(missing("serve", "serve", error)) from error
@@ -87,9 +91,22 @@ async def serve(app: dict[str, Any], host: str, port: int) -> None:
         server = Server(**app.get("options", {}))
     except TypeError as error:
         raise ServeError(f"{app['__file__']}: options: {error}") from error
-    config = uvicorn.Config(application(server), log_level="warning", access_log=False)
+    config = uvicorn.Config(
+        application(server), http=connection(), backlog=AT_ONCE, log_level="warning",
+        access_log=False,
+    )  # fmt: skip
     front = uvicorn.Server(config)
     front.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
+    end_by_signal(front, server)
+    with listen(host, port) as listener, suppress(asyncio.CancelledError):
+        async with server:
+            await app["setup"](server)
+            print(f"Serving at http://{host}:{listener.getsockname()[1]}", flush=True)
+            await front.serve([listener])
+
+
+def end_by_signal(front: "uvicorn.Server", server: Server) -> None:
+    """Have the first SIGINT or SIGTERM end the front in order, and the second one at once."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
 
     def end() -> None:
@@ -109,11 +126,6 @@ async def serve(app: dict[str, Any], host: str, port: int) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, end)
-    with listen(host, port) as listener, suppress(asyncio.CancelledError):
-        async with server:
-            await app["setup"](server)
-            print(f"Serving at http://{host}:{listener.getsockname()[1]}", flush=True)
-            await front.serve([listener])
 
 
 if __name__ == "__main__":

@@ -11,10 +11,12 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+import uvicorn
 from prometheus_client import CollectorRegistry
 
 from minitorch.errors import ArgumentError, DTypeError, MinitorchError, ServeError, ShapeError
 from minitorch.serve import AIMD, Cache, NoBatching, Quantile, Server, VirtualClock, http, simulate
+from minitorch.serve import connections as front_connections
 from minitorch.serve.__main__ import listen
 from minitorch.serve.asks import App
 from minitorch.serve.batching import LatencyLine, quantile_line
@@ -564,6 +566,38 @@ def test_what_raises_is_counted_as_what_it_is_answered_with() -> None:
         asyncio.run(front({"type": "http", "method": "GET"}, None, None))
     counted = {"method": "GET", "route": "other", "status": "500"}
     assert registry.get_sample_value("serve_requests_total", counted) == 1
+
+
+def test_connections_that_ask_nothing_are_closed_and_too_many_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def read_all(address: tuple[str, int]) -> bytes:
+        reader, writer = await asyncio.open_connection(*address)
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return answer
+
+    async def program() -> None:
+        protocol = front_connections.connection()
+        protocol.most = 1
+        front = uvicorn.Server(uvicorn.Config(http.application(Server()), http=protocol))
+        with listen("127.0.0.1", 0) as listener:
+            serving = asyncio.create_task(front._serve([listener]))
+            address = listener.getsockname()
+            asks, writer = await asyncio.open_connection(*address)
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            await asks.readuntil(b'"down": []}')
+            assert (await read_all(address)).startswith(b"HTTP/1.1 503 ")
+            writer.close()
+            monkeypatch.setattr(front_connections, "SILENT_S", 0.0)
+            while front.server_state.connections:
+                await asyncio.sleep(0)
+            assert await read_all(address) == b""
+            front.should_exit = True
+            await serving
+
+    asyncio.run(asyncio.wait_for(program(), 30))
 
 
 def test_connections_of_the_http_front_send_at_once() -> None:
