@@ -129,5 +129,8 @@ class Ask:
             self.future.set_result(Prediction(default, (), 0.0, True, took_ms))
         else:
             within = f"within {self.due_ms - self.asked_ms:g} ms"
-            late = DeadlineMissed(f"predict: {app.name}: no model has answered {within}.")
+            late = DeadlineMissed(
+                f"predict: {app.name}: no model has answered {within}. Ask again later; more "
+                "replicas, a larger slo_ms or a default help."
+            )
             self.future.set_exception(self.error or late)

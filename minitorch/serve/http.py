@@ -22,6 +22,7 @@ import json
 import math
 import time
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,13 +93,13 @@ class Gate:
     def __init__(self) -> None:
         self.under_way = 0
 
-    def enter(self) -> None:
+    def __enter__(self) -> None:
         """Let one more in."""
         if self.under_way >= MOST_QUERIES:
             raise HTTPException(503, f"overload: {MOST_QUERIES} queries are under way", RETRY)
         self.under_way += 1
 
-    def leave(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Note that one has ended."""
         self.under_way -= 1
 
@@ -108,22 +109,20 @@ def add_routes_for_queries(app: FastAPI, server: Server, gate: Gate) -> None:
 
     @app.post("/apps/{name}/predict")
     async def predict(name: str, request: Request) -> Response:
-        gate.enter()
-        try:
+        with gate:
             fields = await _fields(request, {"x"}, {"context"})
             ask = server.send(name, _finite(fields["x"]), fields.get("context"))
             prediction = await ask.future
-        finally:
-            gate.leave()
         if prediction.is_default and isinstance(ask.error, ModelFailed) and ask.error.by_input:
             raise ask.error
         return _json(200, {field: getattr(prediction, field) for field in prediction.__slots__})
 
     @app.post("/apps/{name}/feedback")
     async def feedback(name: str, request: Request) -> Response:
-        fields = await _fields(request, {"x", "label"}, {"context"})
-        x = _finite(fields["x"])
-        await server.feedback(name, x, fields["label"], fields.get("context"))
+        with gate:
+            fields = await _fields(request, {"x", "label"}, {"context"})
+            x = _finite(fields["x"])
+            await server.feedback(name, x, fields["label"], fields.get("context"))
         return _json(200, {"ok": True})
 
 
@@ -132,13 +131,11 @@ def add_routes_for_generation(app: FastAPI, server: Server, gate: Gate) -> None:
 
     @app.post("/apps/{name}/generate")
     async def generate(name: str, request: Request) -> Response:
-        gate.enter()
-        try:
+        with ExitStack() as under_way:
+            under_way.enter_context(gate)
             fields = await _fields(request, {"tokens", "max_tokens"}, OPTIONS)
-            return Events(server.generate(name, **fields), refusal, gate.leave)
-        except BaseException:
-            gate.leave()
-            raise
+            stream = server.generate(name, **fields)
+            return Events(stream, refusal, under_way.pop_all().close)
 
     @app.get("/apps/{name}/words")
     async def words(name: str) -> Response:
@@ -184,7 +181,7 @@ class Scrape(Collector):
         """Return what was counted, and the weights of no context: of contexts there are many."""
         families: dict[str, Any] = {
             name: CounterMetricFamily(f"serve_{name}", "of a model", labels=["model"])
-            for name in (*COUNTERS, "tokens")
+            for name in (*COUNTERS, "tokens", "cancelled")
         }
         words = "as Server.metrics says"
         metrics = self.server.metrics()

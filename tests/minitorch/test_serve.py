@@ -529,13 +529,15 @@ def test_over_http_overload_is_refused_and_said(monkeypatch: pytest.MonkeyPatch)
             async with httpx.AsyncClient(transport=transport, base_url="http://front") as client:
                 first = asyncio.create_task(client.post("/apps/none/predict", content=body()))
                 await reads.wait()
-                second = await client.post("/apps/none/predict", json={"x": 1})
+                verbs = ("predict", "feedback", "generate")
+                refused = [await client.post(f"/apps/none/{verb}", json={}) for verb in verbs]
                 end.set()
-                return [second, await first, await client.post("/apps/none/predict", json={})]
+                return [*refused, await first, await client.post("/apps/none/predict", json={})]
 
-    refused, first, after = asyncio.run(queries())
-    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-    assert "overload: 1 queries are under way" in refused.json()["detail"]
+    *all_refused, first, after = asyncio.run(queries())
+    for refused in all_refused:
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert "overload: 1 queries are under way" in refused.json()["detail"]
     assert (first.status_code, after.status_code) == (404, 422)
 
 

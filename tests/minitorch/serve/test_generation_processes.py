@@ -556,6 +556,7 @@ def test_a_client_that_goes_away_frees_its_slot_before_its_first_token_and_after
             assert metrics(server)["active"] == 1
             clients[0][1].close()
             await until(lambda: metrics(server)["active"] == 0)
+            assert metrics(server)["cancelled"] == 2
             assert await all_of(server.generate("app", [2], max_tokens=9)) == expected([2], 9)
 
     run(program)
