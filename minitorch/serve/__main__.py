@@ -67,6 +67,8 @@ def load_app(path: Path) -> dict[str, object]:
 
 def listen(host: str, port: int) -> socket.socket:
     """Return a listener whose connections send at once: Nagle's delay is 40 ms, twice the goal."""
+    if not 0 <= port < 2**16:
+        raise ServeError(f"cannot listen on port {port}: expected 0 to 65535, and 0 for any.")
     try:
         listener = socket.create_server((host, port))
     except OSError as error:

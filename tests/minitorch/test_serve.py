@@ -607,3 +607,8 @@ def test_connections_of_the_http_front_send_at_once() -> None:
         connection, _ = listener.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_a_port_that_cannot_be_is_told() -> None:
+    with pytest.raises(ServeError, match="port 65536: expected 0 to 65535"):
+        listen("127.0.0.1", 65536)
