@@ -107,11 +107,11 @@ class TypingPage:
         self._loop = self._ready.result()
 
     async def _serve(self, make: Callable[[], Any], words: Sequence[str], slots: int) -> None:
-        from uvicorn import Config, Server
-
-        from minitorch.serve.http import application
-
         try:
+            from uvicorn import Config, Server
+
+            from minitorch.serve.http import application
+
             async with serve.Server() as server:
                 await server.deploy_generator("model", make, slots=slots, words=words)
                 await server.link("gpt", ["model"])
@@ -123,8 +123,10 @@ class TypingPage:
                 server.close()  # whom it still answers is told
                 front.should_exit = True
                 await answering
-        except MinitorchError as error:  # the model cannot be made
+        except Exception as error:  # the model cannot be made, or something is not installed
             self._listener.close()
+            if self._ready.done():
+                raise
             self._ready.set_exception(error)
 
     def ask(self, tokens: Sequence[int], new: int) -> list[int]:
