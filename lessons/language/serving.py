@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -92,37 +92,42 @@ class TypingPage:
 
     Args:
         words: the text of each token.
+    Raises:
+        MinitorchError: the model cannot be made.
     """
 
     def __init__(self, make: Callable[[], Any], words: Sequence[str], slots: int = 8) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._is_ready, self._is_over = threading.Event(), asyncio.Event()
+        self._ready: Future[asyncio.AbstractEventLoop] = Future()
+        self._is_over = asyncio.Event()
         self._listener = listen("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/apps/gpt"
-        serving = self._serve(make, words, slots)
-        run = partial(self._loop.run_until_complete, serving)
+        run = partial(asyncio.run, self._serve(make, words, slots))
         self._thread = threading.Thread(target=run, daemon=True)
         self._thread.start()
-        self._is_ready.wait()
+        self._loop = self._ready.result()
 
     async def _serve(self, make: Callable[[], Any], words: Sequence[str], slots: int) -> None:
-        from uvicorn import Config, Server
-
-        from minitorch.serve.http import application
-
         try:
+            from uvicorn import Config, Server
+
+            from minitorch.serve.http import application
+
             async with serve.Server() as server:
                 await server.deploy_generator("model", make, slots=slots, words=words)
                 await server.link("gpt", ["model"])
                 app = application(server)
                 front = Server(Config(app, log_level="warning", lifespan="off"))
                 answering = asyncio.create_task(front.serve([self._listener]))
-                self._is_ready.set()
+                self._ready.set_result(asyncio.get_running_loop())
                 await self._is_over.wait()
+                server.close()  # whom it still answers is told
                 front.should_exit = True
                 await answering
-        finally:
-            self._is_ready.set()
+        except Exception as error:  # the model cannot be made, or something is not installed
+            self._listener.close()
+            if self._ready.done():
+                raise
+            self._ready.set_exception(error)
 
     def ask(self, tokens: Sequence[int], new: int) -> list[int]:
         """Return the tokens of a reply, event by event over HTTP."""

@@ -3,26 +3,36 @@
 APP.py defines `async def setup(server)`, which deploys and links, and may define `options`, a dict
 of arguments for `Server`.
 
-May import: errors, extras, server; uvicorn, http inside functions.
+May import: errors, extras, server; uvicorn, connections, http inside functions.
 """
 
 import argparse
 import asyncio
+import logging
 import runpy
 import signal
 import socket
 import sys
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minitorch.errors import MinitorchError, ServeError
 from minitorch.extras import describe_missing
 from minitorch.serve.server import Server
 
+if TYPE_CHECKING:
+    import uvicorn
+
+GRACE_S = 20  # for requests under way, once told to end
+
 
 def main(arguments: list[str] | None = None) -> int:
-    """Serve until SIGINT or SIGTERM; print the address once it answers."""
+    """Serve until SIGINT or SIGTERM; print the address once it answers.
+
+    Requests under way have `GRACE_S` to end; a second signal ends them now.
+    """
     options = parser().parse_args(arguments)
     try:
         asyncio.run(serve(load_app(options.app), options.host, options.port))
@@ -57,6 +67,8 @@ def load_app(path: Path) -> dict[str, object]:
 
 def listen(host: str, port: int) -> socket.socket:
     """Return a listener whose connections send at once: Nagle's delay is 40 ms, twice the goal."""
+    if not 0 <= port < 2**16:
+        raise ServeError(f"cannot listen on port {port}: expected 0 to 65535, and 0 for any.")
     try:
         listener = socket.create_server((host, port))
     except OSError as error:
@@ -73,6 +85,7 @@ async def serve(app: dict[str, Any], host: str, port: int) -> None:
     try:
         import uvicorn
 
+        from minitorch.serve.connections import AT_ONCE, connection
         from minitorch.serve.http import application
     except ImportError as error:
         raise ModuleNotFoundError(describe_missing("serve", "serve", error)) from error
@@ -80,23 +93,41 @@ async def serve(app: dict[str, Any], host: str, port: int) -> None:
         server = Server(**app.get("options", {}))
     except TypeError as error:
         raise ServeError(f"{app['__file__']}: options: {error}") from error
-    config = uvicorn.Config(application(server), log_level="warning", access_log=False)
+    config = uvicorn.Config(
+        application(server), http=connection(), backlog=AT_ONCE, log_level="warning",
+        access_log=False,
+    )  # fmt: skip
     front = uvicorn.Server(config)
     front.capture_signals = nullcontext  # type: ignore[method-assign, assignment]
-    task = asyncio.current_task()
-
-    def end() -> None:
-        front.should_exit = True
-        if not front.started and task is not None:
-            task.cancel()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, end)
+    end_by_signal(front, server)
     with listen(host, port) as listener, suppress(asyncio.CancelledError):
         async with server:
             await app["setup"](server)
             print(f"Serving at http://{host}:{listener.getsockname()[1]}", flush=True)
             await front.serve([listener])
+
+
+def end_by_signal(front: "uvicorn.Server", server: Server) -> None:
+    """Have the first SIGINT or SIGTERM end the front in order, and the second one at once."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+
+    def end() -> None:
+        if front.should_exit:
+            cut()
+        else:
+            loop.call_later(GRACE_S, cut)
+        front.should_exit = True
+        if not front.started and task is not None:
+            task.cancel()
+
+    def cut() -> None:
+        """Tell all who wait that this is the end; do not wait for those who never read or send."""
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # they are cut on purpose
+        server.close()
+        loop.call_later(1.0, partial(setattr, front, "force_exit", True))
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, end)
 
 
 if __name__ == "__main__":

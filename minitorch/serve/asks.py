@@ -16,6 +16,7 @@ from minitorch.serve.selection import POLICIES, Asked, Policy, Weights
 from minitorch.serve.wire import callers_own
 
 MOST_CONTEXTS = 10_000
+LONGEST_CONTEXT = 256  # characters: so many are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,18 @@ def check_name(operation: str, name: object, others: Collection[str]) -> None:
     if name in others:
         raise ArgumentError(
             f"{operation}: {name!r} is deployed as the other kind. Take another name."
+        )
+
+
+def check_context(operation: str, context: object) -> None:
+    """Raise ArgumentError for what weights cannot be kept by."""
+    if not isinstance(context, str | int | float | None):
+        kind = type(context).__name__
+        raise ArgumentError(f"{operation}: context: got {kind}, expected text or a number.")
+    if isinstance(context, str) and len(context) > LONGEST_CONTEXT:
+        raise ArgumentError(
+            f"{operation}: context: got {len(context)} characters, expected {LONGEST_CONTEXT} at "
+            "most. Send a short name, or a hash."
         )
 
 
@@ -116,5 +129,8 @@ class Ask:
             self.future.set_result(Prediction(default, (), 0.0, True, took_ms))
         else:
             within = f"within {self.due_ms - self.asked_ms:g} ms"
-            late = DeadlineMissed(f"predict: {app.name}: no model has answered {within}.")
+            late = DeadlineMissed(
+                f"predict: {app.name}: no model has answered {within}. Ask again later; more "
+                "replicas, a larger slo_ms or a default help."
+            )
             self.future.set_exception(self.error or late)

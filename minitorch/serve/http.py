@@ -11,15 +11,18 @@ Every error is {"detail": words}: 4xx for what the caller got wrong, 503 with Re
 there was no time, 500 where a model raised by itself.
 
 Requests are counted and timed for Prometheus by the pattern of their route: what clients make up is
-counted together, as "other". Errors are requests whose status is 400 or more.
+counted together, as "other". Errors are requests whose status is 400 or more; 499 is a client that
+has left in the middle of its body.
 
-May import: fastapi, NumPy, prometheus_client, starlette, counts, errors, events, server.
+May import: fastapi, NumPy, prometheus_client, starlette, counts, errors, events, server, wire.
 """
 
+import asyncio
 import json
 import math
 import time
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,17 +38,20 @@ from prometheus_client import (
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
+from starlette.requests import ClientDisconnect
 
 from minitorch.errors import ContainerDied, DeadlineMissed, MinitorchError, ModelFailed, UnknownApp
 from minitorch.serve.counts import COUNTERS
 from minitorch.serve.generation.events import Events
 from minitorch.serve.server import Server
+from minitorch.serve.wire import as_input
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 MOST_BYTES = 8 * 2**20
+BODY_S = 30.0  # for a client to send its body: until then it counts as under way
 MOST_QUERIES = 4_000  # under way at a time
 SHOW = Path(__file__).parents[1] / "show"
 INLINE = "'unsafe-inline'; "
@@ -87,13 +93,13 @@ class Gate:
     def __init__(self) -> None:
         self.under_way = 0
 
-    def enter(self) -> None:
+    def __enter__(self) -> None:
         """Let one more in."""
         if self.under_way >= MOST_QUERIES:
             raise HTTPException(503, f"overload: {MOST_QUERIES} queries are under way", RETRY)
         self.under_way += 1
 
-    def leave(self) -> None:
+    def __exit__(self, *_: object) -> None:
         """Note that one has ended."""
         self.under_way -= 1
 
@@ -103,21 +109,20 @@ def add_routes_for_queries(app: FastAPI, server: Server, gate: Gate) -> None:
 
     @app.post("/apps/{name}/predict")
     async def predict(name: str, request: Request) -> Response:
-        gate.enter()
-        try:
+        with gate:
             fields = await _fields(request, {"x"}, {"context"})
-            ask = server.send(name, fields["x"], fields.get("context"))
+            ask = server.send(name, _finite(fields["x"]), fields.get("context"))
             prediction = await ask.future
-        finally:
-            gate.leave()
         if prediction.is_default and isinstance(ask.error, ModelFailed) and ask.error.by_input:
             raise ask.error
         return _json(200, {field: getattr(prediction, field) for field in prediction.__slots__})
 
     @app.post("/apps/{name}/feedback")
     async def feedback(name: str, request: Request) -> Response:
-        fields = await _fields(request, {"x", "label"}, {"context"})
-        await server.feedback(name, fields["x"], fields["label"], fields.get("context"))
+        with gate:
+            fields = await _fields(request, {"x", "label"}, {"context"})
+            x = _finite(fields["x"])
+            await server.feedback(name, x, fields["label"], fields.get("context"))
         return _json(200, {"ok": True})
 
 
@@ -126,13 +131,11 @@ def add_routes_for_generation(app: FastAPI, server: Server, gate: Gate) -> None:
 
     @app.post("/apps/{name}/generate")
     async def generate(name: str, request: Request) -> Response:
-        gate.enter()
-        try:
+        with ExitStack() as under_way:
+            under_way.enter_context(gate)
             fields = await _fields(request, {"tokens", "max_tokens"}, OPTIONS)
-            return Events(server.generate(name, **fields), refusal, gate.leave)
-        except BaseException:
-            gate.leave()
-            raise
+            stream = server.generate(name, **fields)
+            return Events(stream, refusal, under_way.pop_all().close)
 
     @app.get("/apps/{name}/words")
     async def words(name: str) -> Response:
@@ -178,7 +181,7 @@ class Scrape(Collector):
         """Return what was counted, and the weights of no context: of contexts there are many."""
         families: dict[str, Any] = {
             name: CounterMetricFamily(f"serve_{name}", "of a model", labels=["model"])
-            for name in (*COUNTERS, "tokens")
+            for name in (*COUNTERS, "tokens", "cancelled")
         }
         words = "as Server.metrics says"
         metrics = self.server.metrics()
@@ -203,15 +206,48 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no number of JSON")
 
 
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object of JSON, or refuse one that has two values for a key."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise HTTPException(422, f'"{twice}" stands twice in the body. Send it once')
+    return fields
+
+
+def _finite(x: object) -> np.ndarray:
+    """Return an input as an array, or refuse numbers that are too large for any float."""
+    array = as_input(x)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise HTTPException(422, "x has a number beyond all floats. Send finite numbers")
+    return array
+
+
+async def _body(request: Request) -> bytes:
+    """Return the body, or refuse one that is too large, too slow, or never comes."""
+    too_large = HTTPException(413, f"the body is larger than {MOST_BYTES} bytes")
+    if int(request.headers.get("content-length", 0)) > MOST_BYTES:
+        raise too_large
+    content = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                content += part
+                if len(content) > MOST_BYTES:
+                    raise too_large
+    except TimeoutError as error:
+        raise HTTPException(408, f"the body took longer than {BODY_S:g} s to come") from error
+    except ClientDisconnect as error:  # nobody hears it, but it is counted
+        raise HTTPException(499, "the client has left in the middle of its body") from error
+    return bytes(content)
+
+
 async def _fields(request: Request, required: set[str], options: set[str]) -> dict[str, Any]:
     """Return a body's fields, or refuse what is none."""
-    content = bytearray()
-    async for part in request.stream():
-        content += part
-        if len(content) > MOST_BYTES:
-            raise HTTPException(413, f"the body is larger than {MOST_BYTES} bytes")
+    content = await _body(request)
     try:
-        body = json.loads(content, parse_constant=_refuse_constant)
+        body = json.loads(content, parse_constant=_refuse_constant, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, f"the body is no JSON: {error}") from error
     if not isinstance(body, dict):
@@ -268,7 +304,10 @@ class RequestCounts:
         )
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Serve one request and count it; `status` is "none" where it had no answer."""
+        """Serve one request and count it; `status` is "none" where it had no answer.
+
+        What raises here is answered outside, with 500.
+        """
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -283,6 +322,9 @@ class RequestCounts:
         began = time.monotonic()
         try:
             await self._app(scope, receive, note_and_send)
+        except Exception:
+            status = "500" if status == "none" else status
+            raise
         finally:
             method = scope["method"] if scope["method"] in METHODS else "other"
             route = getattr(scope.get("route"), "path", "other")

@@ -16,7 +16,7 @@ from itertools import count
 from typing import Any
 
 from minitorch.errors import ArgumentError, DeadlineMissed, ServeError, UnknownApp
-from minitorch.serve.asks import App, Ask, Prediction, check_name, link_models
+from minitorch.serve.asks import App, Ask, Prediction, check_context, check_name, link_models
 from minitorch.serve.batching import Batching, controllers
 from minitorch.serve.cache import MISS, Cache
 from minitorch.serve.clock import Clock, LoopClock, Timer
@@ -81,6 +81,10 @@ class Server:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all containers, and tell all who wait; leaving `async with` does the same."""
         hub, self._hub = self._hub, None
         if self._timer is not None:
             self._timer.cancel()
@@ -279,9 +283,7 @@ class Server:
         app = self._apps.get(str(name))
         if app is None:
             raise UnknownApp(f"{operation}: no app {name!r}. There are: {[*self._apps]}.")
-        if not isinstance(context, str | int | float | None):
-            kind = type(context).__name__
-            raise ArgumentError(f"{operation}: context: got {kind}, expected text or a number.")
+        check_context(operation, context)
         if operation != "generate" and app.models[0] in self._generators:
             raise ArgumentError(f"{operation}: {name!r} generates. Ask it with `generate`.")
         return app

@@ -11,9 +11,12 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+import uvicorn
+from prometheus_client import CollectorRegistry
 
 from minitorch.errors import ArgumentError, DTypeError, MinitorchError, ServeError, ShapeError
 from minitorch.serve import AIMD, Cache, NoBatching, Quantile, Server, VirtualClock, http, simulate
+from minitorch.serve import connections as front_connections
 from minitorch.serve.__main__ import listen
 from minitorch.serve.asks import App
 from minitorch.serve.batching import LatencyLine, quantile_line
@@ -526,14 +529,77 @@ def test_over_http_overload_is_refused_and_said(monkeypatch: pytest.MonkeyPatch)
             async with httpx.AsyncClient(transport=transport, base_url="http://front") as client:
                 first = asyncio.create_task(client.post("/apps/none/predict", content=body()))
                 await reads.wait()
-                second = await client.post("/apps/none/predict", json={"x": 1})
+                verbs = ("predict", "feedback", "generate")
+                refused = [await client.post(f"/apps/none/{verb}", json={}) for verb in verbs]
                 end.set()
-                return [second, await first, await client.post("/apps/none/predict", json={})]
+                return [*refused, await first, await client.post("/apps/none/predict", json={})]
 
-    refused, first, after = asyncio.run(queries())
-    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-    assert "overload: 1 queries are under way" in refused.json()["detail"]
+    *all_refused, first, after = asyncio.run(queries())
+    for refused in all_refused:
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert "overload: 1 queries are under way" in refused.json()["detail"]
     assert (first.status_code, after.status_code) == (404, 422)
+
+
+def test_over_http_a_body_that_does_not_come_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "BODY_S", 0.01)
+
+    async def never() -> AsyncIterator[bytes]:
+        await asyncio.Event().wait()
+        yield b""
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(http.application(Server()))
+        async with httpx.AsyncClient(transport=transport, base_url="http://front") as client:
+            return await client.post("/apps/none/predict", content=never())
+
+    answer = asyncio.run(ask())
+    assert (answer.status_code, [*answer.json()]) == (408, ["detail"])
+
+
+def test_what_raises_is_counted_as_what_it_is_answered_with() -> None:
+    registry = CollectorRegistry()
+
+    async def broken(*_: object) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    front: Any = http.RequestCounts(broken, registry)
+    with pytest.raises(RuntimeError):
+        asyncio.run(front({"type": "http", "method": "GET"}, None, None))
+    counted = {"method": "GET", "route": "other", "status": "500"}
+    assert registry.get_sample_value("serve_requests_total", counted) == 1
+
+
+def test_connections_that_ask_nothing_are_closed_and_too_many_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def read_all(address: tuple[str, int]) -> bytes:
+        reader, writer = await asyncio.open_connection(*address)
+        answer = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        return answer
+
+    async def program() -> None:
+        protocol = front_connections.connection()
+        protocol.most = 1
+        front = uvicorn.Server(uvicorn.Config(http.application(Server()), http=protocol))
+        with listen("127.0.0.1", 0) as listener:
+            serving = asyncio.create_task(front._serve([listener]))
+            address = listener.getsockname()
+            asks, writer = await asyncio.open_connection(*address)
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            await asks.readuntil(b'"down": []}')
+            assert (await read_all(address)).startswith(b"HTTP/1.1 503 ")
+            writer.close()
+            monkeypatch.setattr(front_connections, "SILENT_S", 0.0)
+            while front.server_state.connections:
+                await asyncio.sleep(0)
+            assert await read_all(address) == b""
+            front.should_exit = True
+            await serving
+
+    asyncio.run(asyncio.wait_for(program(), 30))
 
 
 def test_connections_of_the_http_front_send_at_once() -> None:
@@ -541,3 +607,8 @@ def test_connections_of_the_http_front_send_at_once() -> None:
         connection, _ = listener.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_a_port_that_cannot_be_is_told() -> None:
+    with pytest.raises(ServeError, match="port 65536: expected 0 to 65535"):
+        listen("127.0.0.1", 65536)

@@ -7,6 +7,7 @@ import asyncio
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -461,7 +462,8 @@ async def setup(server):
 def front(tmp_path: Path) -> Any:
     (tmp_path / "app.py").write_text(APP)
     command = [sys.executable, "-m", "minitorch.serve", str(tmp_path / "app.py"), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=ROOT) as process:
         assert process.stdout is not None
         said = process.stdout.readline()
         yield process, re.search(r"http://\S+", said)[0]  # type: ignore[index]
@@ -487,7 +489,17 @@ def test_over_http_errors_say_whose_they_are(front: Any, client: httpx.Client) -
     assert (good["value"], good["models"], good["is_default"]) == ([10, 10], ["linear"], False)
     assert set(good) == {"value", "models", "confidence", "is_default", "latency_ms"}
     refused = {
-        422: [{"x": [1, 2, 3]}, {"x": [[1], [2, 3]]}, {"x": None}, {"y": 1}, [1], {"x": 1, "z": 2}],
+        422: [
+            {"x": [1, 2, 3]},
+            {"x": [[1], [2, 3]]},
+            {"x": None},
+            {"y": 1},
+            [1],
+            {"x": 1, "z": 2},
+            {"x": 1, "context": "a" * 257},
+            b'{"x": 1e999}',
+            b'{"x": 1, "x": 2}',
+        ],
         400: [b"{", b"\xff", b"[" * 100_000, b'{"x": NaN}'],
         413: [b" " * (8 * 2**20 + 1)],
     }
@@ -508,21 +520,36 @@ def test_over_http_errors_say_whose_they_are(front: Any, client: httpx.Client) -
     assert f'serve_requests_total{{{route},status="200"}} 2.0' in text
     assert f'serve_requests_total{{{route},status="422"}} 1.0' in text
     assert f"serve_request_seconds_count{{{route}}} 3.0" in text
+    head = "POST /apps/linear/predict HTTP/1.1\r\nHost: x\r\nContent-Length: "
+    address = (client.base_url.host, client.base_url.port)
+    with socket.create_connection(address) as declares_more:
+        declares_more.sendall(f"{head}{10**11}\r\n\r\n".encode())
+        assert declares_more.recv(4096).startswith(b"HTTP/1.1 413 ")
+    with socket.create_connection(address) as leaves:
+        leaves.sendall(f"{head}70\r\n\r\n{{".encode())
+    while 'route="/apps/{name}/predict",status="499"} 1.0' not in client.get("/metrics").text:
+        pass
     assert client.get("/healthz").json() == {"status": "ok", "down": []}
     assert client.head("/healthz").status_code == 200
     assert "metrics.json" in client.get("/").text
     assert client.get("/metrics.json").json()["slo_ms"] == 500
     front[0].send_signal(signal.SIGTERM)
-    assert front[0].wait(30) == 0
+    assert front[0].wait(30) == 0 and front[0].stderr.read() == ""
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_containers_end_with_the_front_however_it_ends(front: Any, how: signal.Signals) -> None:
-    process, _ = front
+    """Also while a client keeps the rest of its body: a second signal waits for nobody."""
+    process, url = front
     containers = [child for child in psutil.Process(process.pid).children() if serves(child)]
     assert len(containers) == 3
-    process.send_signal(how)
-    process.wait(30)
+    with socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as silent:
+        silent.sendall(
+            b"POST /apps/linear/predict HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{"
+        )
+        process.send_signal(how)
+        process.send_signal(signal.SIGTERM if how == signal.SIGINT else signal.SIGINT)
+        process.wait(30)
     _, alive = psutil.wait_procs(containers, timeout=30)
     assert alive == []
 

@@ -36,6 +36,7 @@ class GeneratorCounts(Counts):
     """What has happened to one generator's requests; `batches` are steps, `queries` their rows."""
 
     tokens: int = 0
+    cancelled: int = 0  # whose readers went away
     first_token_ms: Times = field(default_factory=recent_times)  # from asked
     between_tokens_ms: Times = field(default_factory=recent_times)
 
@@ -80,6 +81,7 @@ class Engine(Container):
         """Return what was counted, and who generates and waits now."""
         return self.counts.as_dict() | {
             "tokens": self.counts.tokens,
+            "cancelled": self.counts.cancelled,
             "active": len(self._scheduler.active),
             "waiting": len(self._scheduler.waiting),
             "first_token_ms": quantiles(self.counts.first_token_ms),
@@ -229,6 +231,7 @@ class Engine(Container):
         self.counts.served += reason in ("length", "stop")
         self.counts.late += reason == "deadline"
         self.counts.failed += error is not None
+        self.counts.cancelled += reason == "cancelled"
         if reason in ("length", "stop"):
             self.counts.latency_ms.append(self._clock.now_ms() - reply.asked_ms)
         if self._is_retired and not self._replies:

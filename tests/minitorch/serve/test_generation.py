@@ -402,6 +402,8 @@ def test_what_cannot_generate_is_told_when_it_is_made() -> None:
         ({"stop": 3}, "stop: got int"),
         ({"stop": [-2]}, r"stop\[0\]: got -2"),
         ({"deadline_ms": 0}, "deadline_ms: got 0"),
+        ({"temperature": 10**400}, "temperature: got 1000"),
+        ({"deadline_ms": 10**400}, "deadline_ms: got 1000"),
         ({"deadline_ms": float("nan")}, "deadline_ms: got nan"),
         ({"first_token_deadline_ms": -1}, "first_token_deadline_ms: got -1"),
     ],

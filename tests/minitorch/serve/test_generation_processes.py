@@ -23,7 +23,7 @@ import uvicorn
 import zmq
 
 from minitorch.errors import ArgumentError, ContainerDied, ModelFailed, ServeError, UnknownApp
-from minitorch.serve import Server, Stream, VirtualClock
+from minitorch.serve import Server, Stream, VirtualClock, simulate_generation
 from minitorch.serve.__main__ import listen
 from minitorch.serve.generation import engine
 from minitorch.serve.generation.sampling import Sampling, sample
@@ -169,6 +169,33 @@ def test_replies_are_the_same_whatever_shares_the_batch(batching: str) -> None:
             assert (counts["active"], counts["waiting"], counts["cache_tokens_used"]) == (0, 0, 0)
 
     run(program)
+
+
+def test_a_container_gets_the_iterations_that_the_simulation_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng, orders = Random(2), []
+    load = [(0.0, rng.randint(1, 400), rng.randint(1, 30)) for _ in range(20)]
+    options: dict[str, Any] = {"slots": 5, "cache_tokens": 1000}
+
+    def note(plan: Any) -> dict[str, Any]:
+        starts, steps = ([reply.number for reply in jobs] for jobs in (plan.starts, plan.steps))
+        orders.append((starts, steps, [reply.slot for reply in plan.starts or plan.steps]))
+        return order(plan)
+
+    order = engine.order
+    monkeypatch.setattr(engine, "order", note)
+
+    async def program() -> None:
+        async with serving(**options) as server:
+            streams = [server.generate("app", [1] * old, max_tokens=new) for _, old, new in load]
+            await asyncio.gather(*map(all_of, streams))
+
+    run(program)
+    costs = {"step_ms": 1.0, "per_slot_ms": 0.1, "prompt_ms_per_token": 0.01}
+    iterations = simulate_generation(load, **options, **costs).iterations
+    simulated = [([*each.starts], [*each.steps], [*each.slots]) for each in iterations]
+    assert [each for each in orders if each[0] or each[1]] == simulated
 
 
 def test_a_reply_ends_at_a_stop_token_at_its_length_or_at_its_deadline() -> None:
@@ -556,6 +583,7 @@ def test_a_client_that_goes_away_frees_its_slot_before_its_first_token_and_after
             assert metrics(server)["active"] == 1
             clients[0][1].close()
             await until(lambda: metrics(server)["active"] == 0)
+            assert metrics(server)["cancelled"] == 2
             assert await all_of(server.generate("app", [2], max_tokens=9)) == expected([2], 9)
 
     run(program)
