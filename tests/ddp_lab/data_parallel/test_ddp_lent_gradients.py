@@ -4,6 +4,7 @@ import copy
 import gc
 import io
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch import nn
 
 import ddp_lab
 import ddp_lab.torch_backend
+from ddp_lab import handle
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup
 from ddp_lab.data_parallel.torch.ddp import TorchDistributedDataParallel
 
@@ -275,6 +277,13 @@ def test_a_rank_that_has_joined_keeps_its_gradients(gloo: Callable[..., Any]) ->
     assert list(gloo(run, 2)) == [True, True]
 
 
+def wait_for_workers() -> None:
+    """Wait until no collective is under way: a busy thread would be given the next one, too."""
+    workers = [jobs for jobs in handle._at_work if isinstance(jobs, handle.Worker)]
+    while any(worker.busy for worker in workers):
+        time.sleep(1e-3)
+
+
 def test_the_last_bucket_wakes_no_other_thread(gloo: Callable[..., Any]) -> None:
     def run(comm: Any) -> list[list[bool]]:
         on_main: list[bool] = []
@@ -287,7 +296,9 @@ def test_the_last_bucket_wakes_no_other_thread(gloo: Callable[..., Any]) -> None
         ddp_lab.torch_backend.use_algorithm("all_reduce", "noted")
         found = []
         for group in (CommunicatorGroup(comm, "noted"), dist.new_group(backend="ddp_lab")):
-            model = TorchDistributedDataParallel(module(), process_group=group, bucket_cap_mb=0.1)
+            net = module()
+            net[1].register_full_backward_pre_hook(lambda *_: wait_for_workers())
+            model = TorchDistributedDataParallel(net, process_group=group, bucket_cap_mb=0.1)
             for step in range(2):  # the second one's buckets are laid out anew
                 on_main.clear()
                 backward(model, comm.rank, step)
