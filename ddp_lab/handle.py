@@ -103,7 +103,8 @@ os.register_at_fork(after_in_child=_at_work.clear)  # a child has no such thread
 
 
 @atexit.register
-def _finish_all() -> None:
+def finish_all() -> None:
+    """Wait until all jobs have ended, for `EXIT_S` at most."""
     give_up = time.monotonic() + EXIT_S
     for jobs in list(_at_work):
         jobs.finish(max(0.0, give_up - time.monotonic()))

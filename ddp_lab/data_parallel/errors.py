@@ -33,25 +33,33 @@ class ModelMismatch(DataParallelError):
         return type(self), (self.args[0], self.ranks, self.index)
 
     @classmethod
-    def between(cls, everyone: Sequence[Sequence[Any]]) -> "ModelMismatch":
-        """Return the error for the first rank whose (name, shape, kind) list is not rank 0's."""
+    def between(cls, everyone: Sequence[Sequence[Any]]) -> "ModelMismatch | None":
+        """Return the error for the first rank whose (name, shape, kind) list is not rank 0's.
+
+        Names may differ without harm; the same names in another order may not.
+        """
         first = everyone[0]
-        rank = next(r for r, other in enumerate(everyone) if _facts(other) != _facts(first))
-        other = everyone[rank]
-        shorter = min(len(first), len(other))
-        index = next((i for i in range(shorter) if _facts(first)[i] != _facts(other)[i]), shorter)
-        sides = [_describe(entries, index) for entries in (first, other)]
-        message = (
-            "DistributedDataParallel: DDP expects same model across all ranks: parameter "
-            f"{index} appears not to match: rank 0 has {sides[0]}, rank {rank} has {sides[1]}. "
-            "Build the model from the same code and sizes on every rank."
-        )
-        return cls(message, (0, rank), index)
+        for rank, other in enumerate(everyone):
+            index = _difference(first, other)
+            if index is not None:
+                sides = [_describe(entries, index) for entries in (first, other)]
+                message = (
+                    "DistributedDataParallel: DDP expects same model across all ranks: parameter "
+                    f"{index} appears not to match: rank 0 has {sides[0]}, rank {rank} has "
+                    f"{sides[1]}. Build the model from the same code and sizes on every rank."
+                )
+                return cls(message, (0, rank), index)
+        return None
 
 
-def _facts(entries: Sequence[Any]) -> list[Any]:
-    """Return shapes and dtypes alone: names may differ without harm."""
-    return [entry[1:] for entry in entries]
+def _difference(first: Sequence[Any], other: Sequence[Any]) -> int | None:
+    """Return the first position in which two lists of parameters differ, None if in none."""
+    names, others_names = ({entry[0] for entry in entries} for entries in (first, other))
+    begin = 0 if names == others_names else 1  # whether the names are compared too
+    for index, (ours, theirs) in enumerate(zip(first, other, strict=False)):
+        if ours[begin:] != theirs[begin:]:
+            return index
+    return None if len(first) == len(other) else min(len(first), len(other))
 
 
 def _describe(entries: Sequence[Any], index: int) -> str:

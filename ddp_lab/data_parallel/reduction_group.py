@@ -112,9 +112,10 @@ def verify_same_model(group: Group, specs: Sequence[ParamSpec]) -> None:
     Raises:
         ModelMismatch: on every rank, naming the first parameter in which two ranks differ.
     """
-    mine = [[s.name, list(s.shape), str(s.kind)] for s in specs]
+    mine = json.dumps([[s.name, list(s.shape), str(s.kind)] for s in specs]).encode()
     gather = partial(gather_rows, group)
-    if all_same(gather, json.dumps([entry[1:] for entry in mine]).encode()):
-        return
-    everyone = [json.loads(text) for text in exchange(gather, json.dumps(mine).encode())]
-    raise ModelMismatch.between(everyone)
+    if not all_same(gather, mine):
+        everyone = [json.loads(text) for text in exchange(gather, mine)]
+        mismatch = ModelMismatch.between(everyone)
+        if mismatch is not None:
+            raise mismatch

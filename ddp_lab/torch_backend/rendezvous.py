@@ -6,6 +6,7 @@ everything else under it. Groups of ranks that have met before need not meet aga
 follow from the first.
 """
 
+import atexit
 import contextlib
 import json
 import os
@@ -19,14 +20,18 @@ from dataclasses import astuple, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ddp_lab.errors import InvalidArgument, RankLost, RankTimeout
+from ddp_lab.handle import finish_all
 from ddp_lab.transport.base import Transport
+from ddp_lab.transport.board import FAILED, RETURNED, Board
 from ddp_lab.transport.hosts import HostsTransport
 from ddp_lab.transport.links.link import Hosts, Link, home_of
 from ddp_lab.transport.links.measured_link import measure
 from ddp_lab.transport.shm.segment import Segment
 from ddp_lab.transport.shm.shm import ShmTransport
+from ddp_lab.transport.tcp.local_board import last_words
 from ddp_lab.transport.tcp.meeting import Address, connect_to, listen
 
 ARENA_BYTES = 2 << 30  # of addresses: groups are many, and most are small
@@ -34,6 +39,18 @@ LOOKS_S = 5e-5, 0.02  # between two looks at the store: at first, at the longest
 # what this process knows of the links between two machines: a group measures what one of its ranks
 # does not know, which takes longer than all else that it needs to meet
 LINKS: dict[str, Sequence[float]] = {}
+
+_boards: "WeakKeyDictionary[Board, tuple[int, int]]" = WeakKeyDictionary()  # this process and rank
+
+
+@atexit.register
+def _say_how_it_ends() -> None:
+    """Tell those who share memory with this process that it ends, and by what."""
+    finish_all()
+    why = last_words().decode()
+    for board, (pid, rank) in list(_boards.items()):
+        if pid == os.getpid():  # and no child of it
+            board.end(rank, FAILED if why else RETURNED, why)
 
 
 @dataclass(frozen=True)
@@ -82,7 +99,9 @@ def join(store: Any, rank: int, roster: Roster, timeout_s: float) -> Transport:
         segment = _shared_segment(room, rank, size, home)
         _wait_for_home(room, rank, home)
         segment.close()
-        return ShmTransport(segment, rank)
+        near = ShmTransport(segment, rank)
+        _boards[near.board] = os.getpid(), rank
+        return near
 
     def address_of(peer: int) -> Address:
         host, port = room.get(f"address/{peer}", peer).decode().split()
@@ -92,6 +111,7 @@ def join(store: Any, rank: int, roster: Roster, timeout_s: float) -> Transport:
         room.set(f"address/{rank}", f"{_own_address(store)} {own.getsockname()[1]}")
         segment = _shared_segment(room, rank, size, home)
         near = ShmTransport(segment, rank, len(home))
+        _boards[near.board] = os.getpid(), rank
         names = [machine.partition("/")[0] for machine in roster.machines]
         far = connect_to(
             address_of, own, rank, names, near.board, timeout_s, roster.secret.encode(), hosts

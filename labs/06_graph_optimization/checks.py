@@ -9,7 +9,10 @@ from autograder.checks import Feedback, LabSettings, check, close
 from autograder.errors import LimitReached, StudentError
 
 WITHHELD = (
-    *("minitorch.graph.passes.matmul_chain:cheapest", "minitorch.graph.memory.offsets:assign_offsets"),
+    *(
+        "minitorch.graph.passes.matmul_chain:cheapest",
+        "minitorch.graph.memory.offsets:assign_offsets",
+    ),
     "minitorch.graph.memory.offsets:_by_size",
 )
 LAB = LabSettings(wall_s=90.0, preload=("numpy",), withheld=WITHHELD)

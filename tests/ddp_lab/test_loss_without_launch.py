@@ -64,6 +64,20 @@ def test_ranks_joined_by_tcp_are_told_who_is_gone_and_why(
         assert because in output
 
 
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("raises", "rank 1 has failed (KeyError: 'lost')"),
+        ("returns", "rank 1 has returned"),
+    ],
+)
+def test_ranks_of_torchrun_that_share_memory_are_told_too(
+    python: Any, how: str, says: str, port: str
+) -> None:
+    outputs = run_ranks(python, TCP, 2, how, MASTER_PORT=port, TORCHELASTIC_RUN_ID="run")
+    assert says in outputs[0]
+
+
 C10D = """
     import os, signal, sys
     import numpy as np

@@ -25,6 +25,7 @@ from ddp_lab.parallel.pipeline.stage import Stage, VersionedStage
 from ddp_lab.transport.base import NDArray
 
 PIPEDREAM = "pipedream"
+LOSS_DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 Batch: TypeAlias = Tensor | NDArray
 
 
@@ -96,7 +97,6 @@ class Pipeline:
         self._seconds = {"F": 0.0, "B": 0.0, **(seconds or {})}
         self._mail = Mail(comm, orders)
         self._stepping = schedule == PIPEDREAM
-        self._dtype = next((p.dtype for m in modules for p in m.parameters()), torch.float32)
         numbered = zip(range(comm.rank, self._last_stage + 1, comm.size), modules, strict=True)
         self._stages = {
             number: VersionedStage(module, optimizer) if self._stepping else Stage(module)
@@ -105,6 +105,7 @@ class Pipeline:
         self._parts: dict[str, tuple[Tensor, ...]] = {}
         self._rows = 0
         self._loss = 0.0
+        self._loss_dtype = 0  # in LOSS_DTYPES
         self.timeline: tuple[ActionSpan, ...] = ()
         self.idle_s = 0.0
         self.peak_activations = 0
@@ -216,6 +217,7 @@ class Pipeline:
             return stage.forward(m, x, _check_output)
         weight = len(self._parts["target"][m]) / self._rows
         loss = stage.forward(m, x, lambda output: self._loss_of(output, m, weight))
+        self._loss_dtype = LOSS_DTYPES.index(loss.dtype)
         self._loss += loss.item() * (weight if self._stepping else 1.0)
         return None
 
@@ -237,11 +239,12 @@ class Pipeline:
         Raises:
             StageFailed, InvalidArgument: some rank has failed.
         """
-        mine = np.array([self._loss, began_at, failure is not None])
+        mine = np.array([self._loss, began_at, failure is not None, self._loss_dtype])
         rows = self._comm.all_gather(mine)
         if rows[:, 2].any():
             raise self._failed(failure)
-        return torch.tensor(rows[-1, 0], dtype=self._dtype), float(rows[:, 1].min())
+        loss = torch.tensor(rows[-1, 0], dtype=LOSS_DTYPES[int(rows[-1, 3])])
+        return loss, float(rows[:, 1].min())
 
     def _failed(self, failure: Exception | None) -> Exception:
         """Return what to raise after a step in which some rank failed: the same on every rank."""

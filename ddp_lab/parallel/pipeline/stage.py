@@ -28,6 +28,18 @@ class MicroBatch:
     y: Tensor
 
 
+class Received(torch.autograd.Function):
+    """What a stage is given, in the same memory: no leaf, so its first layer may work in place."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:  # noqa: D102
+        return x.detach()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:  # noqa: D102
+        return grad
+
+
 class Stage:
     """A module, and what its backward will need."""
 
@@ -48,7 +60,7 @@ class Stage:
 
     def forward(self, m: int, x: Tensor, finish: Callable[[Tensor], Tensor]) -> Tensor:
         """Return `finish` of the module's output; at the last stage that is the loss."""
-        y = finish(self._run(m, x))
+        y = finish(self._run(m, Received.apply(x)))  # type: ignore[no-untyped-call]
         self._micro_batches[m] = MicroBatch(x, y)
         return y.detach()
 

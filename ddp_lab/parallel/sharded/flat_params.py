@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
+from weakref import WeakMethod
 
 import torch
 from torch import Tensor, nn
@@ -84,9 +85,10 @@ class FlatParams:
             nn.Parameter(view, requires_grad=self.trains) for view in self.layout.views(self.whole)
         ]
         if self.trains:
+            arrive = WeakMethod(self._arrive)  # autograd's references are not seen by the collector
             for i, param in enumerate(self.params):
                 hook: Any = param.register_post_accumulate_grad_hook
-                hook(partial(self._arrive, i))
+                hook(partial(_call_if_alive, arrive, i))
         self.whole.untyped_storage().resize_(0)
 
     # Parameters
@@ -104,9 +106,9 @@ class FlatParams:
 
     def wait(self) -> None:
         """Wait for the whole parameters that `gather` asked for."""
-        if self._gathering is not None:
-            self._gathering.wait()
-            self._gathering = None
+        gathering, self._gathering = self._gathering, None
+        if gathering is not None:
+            gathering.wait()
             self.is_whole = True
 
     @property
@@ -214,3 +216,9 @@ class FlatParams:
         """Drop what a backward pass that failed has left."""
         self._grads = self._reducing = self._reduced = None
         self.arrived.clear()
+
+
+def _call_if_alive(method: "WeakMethod[Callable[..., None]]", *args: Any) -> None:
+    call = method()
+    if call is not None:
+        call(*args)

@@ -78,9 +78,9 @@ class Unit:
     # Forward
 
     def _before_forward(self, _: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        self.wait_and_prefetch(self.order.enter(self))
-        use = Use()
-        self._uses.append(use)
+        upcoming, use = self.order.enter(self), Use()
+        self._uses.append(use)  # `_after_forward` takes it away even if the others are lost here
+        self.wait_and_prefetch(upcoming)
         for flat in self.flats:
             flat.install(flat.params)
         return self._inputs(use, args, kwargs)

@@ -118,6 +118,19 @@ def test_ranks_with_different_models_are_told_where_they_differ(way: str) -> Non
 
 
 @pytest.mark.parametrize("way", ["torch DDP", "array DDP"])
+def test_parameters_in_another_order_are_another_model_and_other_names_are_not(way: str) -> None:
+    def run(comm: Any, names: list[list[str]]) -> None:
+        WAYS[way](nn.ModuleDict({name: nn.Linear(2, 2) for name in names[comm.rank]}), comm)
+
+    ddp_lab.launch(run, 2, [["a", "b"], ["b", "c"]], transport="threads")
+    with pytest.raises(
+        ddp_lab.RankFailed, match=r"0 has a\.weight .*, rank 1 has b\.weight"
+    ) as failed:
+        ddp_lab.launch(run, 2, [["a", "b"], ["b", "a"]], transport="threads")
+    assert set(failed.value.failures) == {0, 1}
+
+
+@pytest.mark.parametrize("way", ["torch DDP", "array DDP"])
 def test_no_sync_accumulates_and_the_next_backward_averages_the_sum(way: str) -> None:
     def run(comm: Any) -> float:
         model = WAYS[way](nn.Linear(1, 1, bias=False), comm)

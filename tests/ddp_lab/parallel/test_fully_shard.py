@@ -1,6 +1,9 @@
 """ZeRO-3: sharded training is training, with 1/n of everything on each rank."""
 
 import copy
+import gc
+import time
+import weakref
 from importlib import import_module
 from typing import Any
 
@@ -317,6 +320,35 @@ def raise_in_backward(comm: Any) -> bool:
 
 def test_training_goes_on_after_a_backward_pass_that_raised() -> None:
     assert ddp_lab.launch(raise_in_backward, 2) == [True, True]
+
+
+def test_nothing_is_left_of_a_module_that_is_dropped() -> None:
+    def train_and_drop(comm: Any) -> Any:
+        whole = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+        for param in whole.parameters():
+            nn.init.ones_(param)
+        model = fully_shard(whole, comm)
+        model(torch.ones(1, 2)).sum().backward()
+        return weakref.ref(model)
+
+    models = ddp_lab.launch(train_and_drop, 2, transport="threads")
+    until = time.monotonic() + 30
+    while any(model() for model in models) and time.monotonic() < until:
+        gc.collect()
+    assert not any(model() for model in models)
+
+
+def test_a_rank_that_is_lost_in_forward_is_all_that_is_said() -> None:
+    def train(comm: Any) -> None:
+        layer = nn.Linear(2, 2, bias=False)
+        nn.init.ones_(layer.weight)
+        model = fully_shard(layer, comm)
+        if comm.rank == 0:
+            model(torch.ones(1, 2))  # warnings are errors here
+
+    with pytest.raises(ddp_lab.RankFailed, match="rank 1 has returned") as failed:
+        ddp_lab.launch(train, 2, transport="threads")
+    assert set(failed.value.failures) == {0}
 
 
 MISUSE = {

@@ -104,6 +104,23 @@ def test_loss_gradients_order_and_activations_are_those_due(name, chunks, ranks)
     assert [peak for _, _, _, peak, _ in results] == expected
 
 
+@pytest.mark.parametrize(("name", "chunks"), CASES)
+def test_a_stage_may_begin_with_a_layer_that_works_in_place(name, chunks) -> None:
+    def layers(inplace: bool) -> nn.Sequential:
+        torch.manual_seed(0)
+        first = nn.Sequential(nn.Linear(6, 6))
+        others = [nn.Sequential(nn.ReLU(inplace), nn.Linear(6, 6)) for _ in range(2 * chunks - 1)]
+        return nn.Sequential(first, *others).double()
+
+    x, target = batch()
+    results = launch(run_steps, 2, *(layers(True), x, target, name, chunks, 4), transport="threads")
+    loss, grads = one_process(layers(False), x, target)
+    for rank_loss, rank_grads, *_ in results:
+        assert rank_loss.item() == pytest.approx(loss, rel=1e-12)
+        for key, grad in rank_grads.items():
+            torch.testing.assert_close(grad, grads[key], rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
 def test_processes_train_alike_and_messages_may_be_large(transport: str) -> None:
     torch.manual_seed(0)
@@ -128,6 +145,14 @@ def test_a_table_of_ones_own_is_run_as_it_stands() -> None:
     loss, _ = one_process(whole, x, target)
     assert results[0][0].item() == pytest.approx(loss, rel=1e-12)
     assert [[span.action for span in result[2]] for result in results] == table
+
+
+def test_a_rank_without_parameters_has_the_loss_in_its_dtype_too() -> None:
+    whole = nn.Sequential(nn.Linear(6, 6), nn.Tanh()).double()
+    x, target = batch()
+    results = launch(run_steps, 2, whole, x, target, "1f1b", 1, 2, transport="threads")
+    loss, _ = one_process(whole, x, target)
+    assert [result[0].item() for result in results] == [pytest.approx(loss, rel=1e-12)] * 2
 
 
 def test_a_batch_may_be_of_numpy() -> None:
