@@ -2,6 +2,7 @@
 
 import ast
 import json
+import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,6 +74,11 @@ def test_the_judge_runs_a_small_part_of_a_notebook(lab: Lab) -> None:
 @pytest.mark.wide
 def test_no_answer_of_any_kind_that_does_nothing_earns_anything(lab: Lab, trials: Trials) -> None:
     assert paid(lab, trials, None) == [], PAYS
+
+
+def test_what_a_lab_withholds_is_there(lab: Lab) -> None:
+    for name in load_checks(lab.directory / CHECKS).settings.withheld:
+        pkgutil.resolve_name(name)  # raises where a name has moved
 
 
 def test_every_checked_question_has_three_wrong_answers_and_hints(lab: Lab) -> None:
