@@ -32,6 +32,7 @@ SMALLER = {
         "repeats=15": "repeats=3",
     },
     "07_compiling_operators": {"SEEDS = range(20)": "SEEDS = range(2)"},
+    "08_collectives": {"contest(comm, sizes, repeats=3)": "contest(comm, sizes, repeats=1)"},
     "10_data_parallel": {
         "partial(batch, size=640)": "partial(batch, size=80)",
         "big_batch, hosts=2": "big_batch, 2, hosts=2",
