@@ -18,7 +18,7 @@ May import minitorch and ddp_lab; labs alone import this.
     graphs.digits_network   04                a network of tensors or of nodes
     graphs.graph_figures    04                what running a graph costs
     graphs.graph_programs   04                programs as printed, 200 operators launched
-    graphs.tokens           05                graphs with branches and loops, and their run
+    graphs.tokens           04 05             graphs with branches and loops, and their run
     graphs.token_stacks     05                stacks and rows as values of such graphs
     graphs.token_figures    05                where tokens were; what structure costs
     graphs.sentences        05                sequences of many lengths
