@@ -263,7 +263,7 @@ def under_load(data: Path, size: int, seconds: float) -> None:
 
 
 def _get(who: Connection, path: str) -> bytes:
-    with who._asked("bench", path) as answer:
+    with who._send_request("bench", path) as answer:
         return answer.read()
 
 

@@ -161,11 +161,12 @@ def inspect(board: Board, rank: int, peer: int) -> None:
     """Raise if the board shows that `rank` waits for `peer` in vain.
 
     Raises:
+        Mismatch: the peer stands in another collective than this rank, or ended there.
         RankLost: the peer has ended. Whoever calls this looks for a last message afterwards.
-        Mismatch: the peer stands in another collective than this rank.
         RankTimeout: the run's deadline has passed.
     """
     mine, theirs = board.read(rank), board.read(peer)
+    compare(mine.doing, theirs.doing, rank, peer)
     if theirs.state != RUNNING:
         raise RankLost(
             f"{waiting(mine)}: rank {peer} {fate(theirs)}: rank {rank} still waits for it. "
@@ -178,7 +179,6 @@ def inspect(board: Board, rank: int, peer: int) -> None:
             "See whether its machine and the way to it are up.",
             board.silent,
         )
-    compare(mine.doing, theirs.doing, rank, peer)
     if time.monotonic() > board.deadline:
         raise RankTimeout(
             f"{waiting(mine)}: the timeout has passed: rank {rank} waited for rank {peer}. "

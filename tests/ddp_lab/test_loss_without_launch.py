@@ -169,6 +169,16 @@ def test_the_first_to_fail_is_named_with_those_that_followed() -> None:
         inspect(board, 0, 3)
 
 
+def test_a_rank_that_ended_in_another_collective_is_said_to_disagree() -> None:
+    board = MemoryBoard(2)
+    board.enter(0, b"0.0|all_reduce|ring|float32|(4,)|sum\0a:1\0numpy", (0, 1))
+    with pytest.raises(ddp_lab.Mismatch):
+        board.enter(1, b"0.0|all_reduce|ring|float32|(3,)|sum\0b:2\0numpy", (0, 1))
+    board.end(1, RETURNED)
+    with pytest.raises(ddp_lab.Mismatch, match=r"rank 1 has shape \(3,\) at b:2"):
+        inspect(board, 0, 1)
+
+
 class Late(LocalBoard):
     """A board whose rank 1 leaves only after rank 0 has looked for it once."""
 

@@ -118,7 +118,7 @@ def test_staff_walk_all_submissions_or_have_them_at_once(running: Any) -> None:
     handed_in(running, 5)
 
     def listed(query: str) -> Any:
-        with running.staff._asked("list", f"/api/submissions{query}") as answer:
+        with running.staff._send_request("list", f"/api/submissions{query}") as answer:
             return json.load(answer)
 
     everything = listed("")
