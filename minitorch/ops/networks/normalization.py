@@ -14,8 +14,9 @@ from ..elementwise.unary import rsqrt, zeros_like
 from ..reducing.reduction import mean
 from ..reducing.statistics import vector_norm
 from ..shaping.movement import reshape
+from .batch_norm import BatchNorm, FixedBatchNorm
 from .group_norm import GroupNorm
-from .standardizing import BatchNorm, FixedBatchNorm, LayerNorm, Moments, Standardize, shifted
+from .standardizing import LayerNorm, Moments, Standardize, shifted
 
 
 def layer_norm(
