@@ -6,8 +6,8 @@ May import: grad_bucket, reduction_group.
 from collections.abc import Callable
 from typing import Any
 
-from ddp_lab.data_parallel.hooks.grad_bucket import CommHook, GradBucket, HookWork
-from ddp_lab.data_parallel.reduction_group import Group, Work
+from ddp_lab.data_parallel.hooks.grad_bucket import CommHook, GradBucket
+from ddp_lab.data_parallel.reduction_group import AtWait, Group, Work
 
 
 class Averaging:
@@ -36,4 +36,4 @@ class Averaging:
             return self.group.all_reduce(bucket.flat, at_wait=bucket.is_last)
         hook, state = self.hook
         future = hook(state, GradBucket(bucket, slots.params))
-        return HookWork(future, bucket.flat, slots.put)
+        return AtWait(lambda: slots.put(bucket.flat, future.wait()))

@@ -8,12 +8,12 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 Node = Any  # torch.autograd.graph.Node; its C++ classes have no common Python base
 
 
-def accumulator(param: nn.Parameter) -> Node:
+def accumulator(param: Tensor) -> Node:
     """Return the graph node that adds gradients to `param.grad`.
 
     Nothing else may keep it alive, so hold on to it for as long as its hooks should fire.
@@ -42,7 +42,7 @@ def unused_from(outputs: Iterable[Tensor], accumulators: dict[Node, int]) -> lis
 
     A backward from these outputs will not reach them, so their gradients will never come.
     """
-    waiting = [t.grad_fn or (accumulator_of(t)) for t in outputs if t.requires_grad]
+    waiting = [t.grad_fn or accumulator(t) for t in outputs if t.requires_grad]
     seen = set(waiting)
     while waiting:
         for child, _ in waiting.pop().next_functions:
@@ -50,11 +50,6 @@ def unused_from(outputs: Iterable[Tensor], accumulators: dict[Node, int]) -> lis
                 seen.add(child)
                 waiting.append(child)
     return [index for node, index in accumulators.items() if node not in seen]
-
-
-def accumulator_of(leaf: Tensor) -> Node:
-    """Return the accumulator of a leaf that is itself an output of the module."""
-    return accumulator(leaf)  # type: ignore[arg-type]
 
 
 class BackwardEntry(torch.autograd.Function):

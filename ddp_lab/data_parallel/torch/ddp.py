@@ -128,10 +128,8 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
         over_c10d = isinstance(self.group, C10dGroup)
         slots = TorchSlots(managed, as_views=self.gradient_as_bucket_view or not over_c10d)
         plan = first_plan(self.caps, slots.specs, over_c10d, self.find_unused_parameters)
-        self.reducer = TorchReducer(
-            slots, plan, self.group, self.caps.limits, find_unused=self.find_unused_parameters
-        )
-        self.reducer.skip_unused = self._skip_unused
+        missing = self.find_unused_parameters, self._skip_unused
+        self.reducer = TorchReducer(slots, plan, self.group, self.caps.limits, *missing)
         if static_graph:
             self._set_static_graph()
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from ddp_lab.data_parallel.bucketing import BucketPlan
 from ddp_lab.data_parallel.buckets import Bucket
 from ddp_lab.data_parallel.launch_order import LaunchOrder
-from ddp_lab.data_parallel.reducer import NOTHING_TO_DO, Reducer
-from ddp_lab.data_parallel.reduction_group import Group, Work
+from ddp_lab.data_parallel.reducer import Reducer
+from ddp_lab.data_parallel.reduction_group import Group
 from ddp_lab.data_parallel.torch.autograd_graph import accumulator, unused_from
 from ddp_lab.data_parallel.torch.slots import TorchSlots
 
@@ -36,10 +36,11 @@ class TorchReducer(Reducer):
         plan: BucketPlan,
         group: Group,
         limits: Sequence[int],
-        find_unused: bool = False,
+        find_unused: bool,
+        skip_unused: bool,
     ) -> None:
         super().__init__(slots, plan, group, limits, find_unused)
-        self.skip_unused = False
+        self.skip_unused = skip_unused
         self.steps_itself: list[Any] = []  # parameters whose optimizers run in backward
         self._accumulators = {accumulator(p): i for i, p in enumerate(slots.params)}
         self._handles: list[Any] = []
@@ -70,12 +71,11 @@ class TorchReducer(Reducer):
             with torch.autograd.profiler.record_function("search_unused_parameters"):
                 self.usage.expect_unused(unused_from(outputs, self._accumulators))
 
-    def _launch(self, bucket: Bucket) -> Work:
+    def _launch(self, bucket: Bucket) -> None:
         if self.skip_unused and set(bucket.params) <= set(self.usage.unused):
-            return NOTHING_TO_DO
-        if self.group.size == 1 and not self.slots.as_views and self.averaging.hook is None:
-            return NOTHING_TO_DO  # and nothing to deliver: the gradient is its own average
-        return super()._launch(bucket)
+            return
+        if self.group.size > 1 or self.slots.as_views or self.averaging.hook is not None:
+            super()._launch(bucket)  # else the gradient is its own average
 
     def finish(self) -> None:
         """Wait for all buckets, deliver them, and wait for what else the backward owes."""

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
-from ddp_lab.data_parallel.reducer import NOTHING_TO_DO
 from ddp_lab.data_parallel.torch import module_inspection
 from ddp_lab.data_parallel.torch.ddp import TorchDistributedDataParallel
 from ddp_lab.data_parallel.torch.process_groups import broadcast_coalesced
@@ -163,7 +162,7 @@ class Seen:
         expect = usage.expect_unused
 
         def counted_finish() -> None:
-            self.buckets_reduced = sum(work is not NOTHING_TO_DO for _, work in reducer._works)
+            self.buckets_reduced = len(reducer._works)
             finish()
             while self.futures:
                 self.futures.pop().wait()
