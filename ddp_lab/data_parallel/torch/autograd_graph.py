@@ -60,7 +60,7 @@ class BackwardEntry(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # noqa: D102
+    def forward(
         ctx: Any, on_backward: Callable[[], None], *outputs: Any
     ) -> tuple[Any, ...]:
         ctx.set_materialize_grads(False)
@@ -68,7 +68,7 @@ class BackwardEntry(torch.autograd.Function):
         return tuple(x.clone() if isinstance(x, Tensor) else x for x in outputs)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:  # noqa: D102
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         ctx.on_backward()
         return (None, *grads)
 

@@ -32,11 +32,11 @@ class Received(torch.autograd.Function):
     """What a stage is given, in the same memory: no leaf, so its first layer may work in place."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:  # noqa: D102
+    def forward(ctx: Any, x: Tensor) -> Tensor:
         return x.detach()
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # noqa: D102
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         return grad
 
 
