@@ -40,7 +40,6 @@ class LinkedThreadWorld(ThreadWorld):
         self._interfaces = of_threads(hosts)
 
     def transport(self, rank: int) -> Transport:  # type: ignore[override]
-        """Return the end of `rank`."""
         near = super().transport(rank)
         far = EmulatedLink(near, self._hosts, self._link, self._interfaces)
         return HostsTransport(near, far, self._hosts, self._link)

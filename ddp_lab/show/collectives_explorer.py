@@ -175,11 +175,9 @@ class CollectivesExplorer(Chart):
         return [row for row in self.rows if (row["collective"], row["ranks"]) == wanted]
 
     def heading(self) -> str:
-        """Return its title."""
         return "Collectives by algorithm"
 
     def summary(self) -> str:
-        """Return which is fastest, in a sentence."""
         n_bytes = 2**self.size_log2
         best = min(self.chosen(), key=lambda of: self.seconds(of, n_bytes))
         return (
@@ -188,7 +186,6 @@ class CollectivesExplorer(Chart):
         )
 
     def poster(self) -> str:
-        """Return the lines as SVG, both axes logarithmic."""
         rows = self.chosen()
         ends = [self.seconds(of, n) for of in rows for n in (SIZES[0], SIZES[-1])]
         low, high = np.log10(min(ends)), np.log10(max(ends))

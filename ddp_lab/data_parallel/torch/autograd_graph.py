@@ -60,9 +60,7 @@ class BackwardEntry(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, on_backward: Callable[[], None], *outputs: Any
-    ) -> tuple[Any, ...]:
+    def forward(ctx: Any, on_backward: Callable[[], None], *outputs: Any) -> tuple[Any, ...]:
         ctx.set_materialize_grads(False)
         ctx.on_backward = on_backward
         return tuple(x.clone() if isinstance(x, Tensor) else x for x in outputs)
