@@ -10,8 +10,6 @@ NumPy needs a dozen calls for either, of which a small network's training step w
 May import: row_kernels, engine; allocator.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -13,8 +13,6 @@ May import: errors, schedule, tasks, gpu.devices. Source: Friedman, Ann. Statist
 Chen et al., NeurIPS 2018 (Learning to Optimize Tensor Programs), section 3.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,7 +39,7 @@ class Ridge:
     def __init__(self, penalty: float = 1.0) -> None:
         self.penalty = penalty
 
-    def fit(self, x_NF: _Array, y_N: _Array) -> Ridge:
+    def fit(self, x_NF: _Array, y_N: _Array) -> "Ridge":
         """Solve (XᵀX + penalty · I) w = Xᵀy about the means."""
         self.mean, self.scale = x_NF.mean(0), x_NF.std(0)
         self.scale[self.scale == 0] = 1.0
@@ -82,7 +80,7 @@ class Trees:
         self.rounds, self.depth, self.rate, self.least = rounds, depth, rate, least
         self.ranking = ranking
 
-    def fit(self, x_NF: _Array, y_N: _Array) -> Trees:
+    def fit(self, x_NF: _Array, y_N: _Array) -> "Trees":
         """Grow the trees, one after another."""
         values = [np.unique(column) for column in x_NF.T]
         cuts = [(f, c) for f, v in enumerate(values) for c in (v[:-1] + v[1:]) / 2]
@@ -168,7 +166,7 @@ class CostModel:
         self.features = _of_device if schedule_for(device) is DeviceSchedule else _of
         self._knobs: list[str] = []
 
-    def fit(self, points: Points, seconds: Sequence[float], prepared: Any = None) -> CostModel:
+    def fit(self, points: Points, seconds: Sequence[float], prepared: Any = None) -> "CostModel":
         """Learn from points that took so many seconds; return self.
 
         Args:

@@ -19,8 +19,6 @@ Manual for the Elementary Functions, 1980, and P. T. P. Tang, ACM TOMS 15(2), 19
 the reduced argument is small enough for them; erf by W. J. Cody, Math. Comp. 23, 1969.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import partial

@@ -18,8 +18,6 @@ hundred times slower.
 May import: text, rows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from . import rows

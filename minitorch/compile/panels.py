@@ -8,8 +8,6 @@ May import: text, engine, pool, kernels; arrays.allocator.
 Source: Van Zee & van de Geijn, ACM Trans. Math. Softw. 41(3), 2015 (BLIS).
 """
 
-from __future__ import annotations
-
 import functools
 import struct
 from collections.abc import Callable, Sequence

@@ -11,8 +11,6 @@ May import: allocator, errors, tasks, schedule, tiled_loops, engine, pool, kerne
 gpu.cuda_driver.
 """
 
-from __future__ import annotations
-
 import functools
 import struct
 import threading

@@ -8,8 +8,6 @@ products and comparisons round exactly as NumPy's do: nothing is contracted or r
 May import: text, functions, errors.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

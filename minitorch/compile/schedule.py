@@ -27,8 +27,6 @@ Source: Goto & van de Geijn, ACM Trans. Math. Softw. 34(3), 2008; Chen et al., O
 NVIDIA, CUDA C++ Programming Guide, sections 3.2.4 (shared memory) and 16.1 (limits).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any

@@ -7,8 +7,6 @@ The text fits LLVM 15 and newer: pointers are opaque, and nothing is used that w
 May import: nothing of ours. Source: the LLVM Language Reference.
 """
 
-from __future__ import annotations
-
 import functools
 import struct
 from collections.abc import Iterator, Sequence
@@ -42,7 +40,7 @@ class Text:
         self._count = 0
         self._labels = 0
 
-    def beside(self, dtype: str, width: int, prefix: str) -> Text:
+    def beside(self, dtype: str, width: int, prefix: str) -> "Text":
         """Return a text of other numbers or lanes that writes into the same function."""
         text = Text(dtype, width, prefix)
         text.lines, text.declared, text.defined = self.lines, self.declared, self.defined

@@ -11,8 +11,6 @@ capability); data sheets of A100 (80 GB SXM), H100 (SXM) and H200 (SXM); William
 Patterson, CACM 52(4), 2009 (roofline).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ...errors import ArgumentError

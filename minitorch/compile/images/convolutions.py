@@ -16,8 +16,6 @@ column, so that the places of a line lie side by side; many samples lie last, as
 May import: allocator, depthwise, layouts, lines; engine, tasks, text.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -15,8 +15,6 @@ May import: engine, lines, rows, text.
 Source of depthwise layers: Howard et al., arXiv:1704.04861, 2017.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

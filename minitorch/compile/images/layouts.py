@@ -11,8 +11,6 @@ and columns of the copy begin, so any stride and dilation is a matter of numbers
 May import: allocator, engine, lines, text.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Iterator, Sequence

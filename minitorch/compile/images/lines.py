@@ -6,8 +6,6 @@ outside of the image is read from a line of zeros, columns outside are lanes tha
 May import: allocator, engine, kernels, panels, pool, tasks, text.
 """
 
-from __future__ import annotations
-
 import itertools
 import struct
 from collections.abc import Iterable, Sequence

@@ -7,8 +7,6 @@ which is given a border once; where the phases are done they are woven into an i
 May import: allocator, convolutions, depthwise, layouts; engine.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math

@@ -5,8 +5,6 @@ Numbers are compared as integers in the same order, NaN the most extreme: one in
 May import: row_text; text.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from ..text import Text

@@ -3,8 +3,6 @@
 May import: row_text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial

@@ -5,8 +5,6 @@ All classes pass by a block of columns, what is known of which stays in the near
 May import: row_text, softmax; functions, rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 

@@ -3,8 +3,6 @@
 May import: row_text; text.
 """
 
-from __future__ import annotations
-
 from ..text import Text
 from .row_text import RowText
 

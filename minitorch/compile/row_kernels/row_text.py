@@ -5,8 +5,6 @@ A body reads and writes a row's vectors in loops (`each`), and folds them (`fold
 May import: text, rows, kernels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -6,8 +6,6 @@ along from their ends. What goes on from step to step is in double, as in torch.
 May import: row_text; text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

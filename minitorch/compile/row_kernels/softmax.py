@@ -3,8 +3,6 @@
 May import: row_text; functions, text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from .. import functions
