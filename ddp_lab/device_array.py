@@ -182,28 +182,18 @@ def bare(value: Any) -> Any:
     return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
 
 
-def _empty_like(like: DeviceArray, shape: Any = None) -> DeviceArray:
-    return DeviceArray(like.tensor.new_empty(like.shape if shape is None else shape))
-
-
-def _roll(x: DeviceArray, shift: int, axis: int) -> DeviceArray:
-    return DeviceArray(torch.roll(x.tensor, shift, axis))
-
-
 def _wrap_join(join: Callable[..., Tensor]) -> Callable[..., DeviceArray]:
     return lambda parts, axis=0: DeviceArray(join([bare(part) for part in parts], axis))
-
-
-def _copyto(target: DeviceArray, source: Any) -> None:
-    target.tensor.copy_(bare(source))
 
 
 DeviceArray.functions.update(
     {
         np.concatenate: _wrap_join(torch.cat),
-        np.copyto: _copyto,
-        np.empty_like: _empty_like,
-        np.roll: _roll,
+        np.copyto: lambda target, source: target.tensor.copy_(bare(source)),
+        np.empty_like: lambda x, shape=None: DeviceArray(
+            x.tensor.new_empty(x.shape if shape is None else shape)
+        ),
+        np.roll: lambda x, shift, axis: DeviceArray(torch.roll(x.tensor, shift, axis)),
         np.stack: _wrap_join(torch.stack),
     }
 )

@@ -3,7 +3,7 @@
 May import: torch.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -23,15 +23,14 @@ def accumulator(param: Tensor) -> Node:
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors in a module's output: lists, tuples, dicts and dataclasses of them."""
+    """Yield the tensors in a module's output: containers and dataclasses are looked into."""
     if isinstance(value, Tensor):
         yield value
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple | set):
         for item in value:
             yield from tensors_in(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from tensors_in(item)
+    elif isinstance(value, Mapping):
+        yield from tensors_in(list(value.values()))
     elif is_dataclass(value) and not isinstance(value, type):
         for entry in fields(value):
             yield from tensors_in(getattr(value, entry.name))

@@ -202,11 +202,9 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
             self.reducer.prepare_backward(list(tensors_in(output)))
             return through_entry(output, _nothing)
         if static is not None and static.observing:
-            return through_entry(output, self._after_backward)
+            at_end = self.reducer.reduce_after_backward
+            return through_entry(output, partial(when_backward_ends, at_end))
         return output
-
-    def _after_backward(self) -> None:
-        when_backward_ends(self.reducer.reduce_after_backward)
 
     # Buffers
 

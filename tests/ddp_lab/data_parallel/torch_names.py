@@ -129,16 +129,16 @@ class ObservedDdp(TorchDistributedDataParallel):
         authoritative_rank: int = 0,
     ) -> None:
         buffers = module_inspection.buffers(self.module, self.parameters_to_ignore)
-        broadcast_coalesced(self.group, bufs or list(buffers.values()), authoritative_rank)
+        broadcast_coalesced(self.group, bufs or buffers, authoritative_rank)
 
     def _build_params_for_reducer(self) -> tuple[list[nn.Parameter], list[bool]]:
         managed = module_inspection.managed_params(self.module, self.parameters_to_ignore)
-        return managed.params, managed.sparse
+        return managed.params, [spec.sparse for spec in managed.specs]
 
     def _build_debug_param_to_name_mapping(self, parameters: Sequence[Any]) -> dict[int, str]:
         """Return the names of `parameters` by their position, which must be the module's."""
         managed = module_inspection.managed_params(self.module, self.parameters_to_ignore)
-        names = {id(p): n for n, p in zip(managed.names, managed.params, strict=True)}
+        names = {id(p): s.name for p, s in zip(managed.params, managed.specs, strict=True)}
         passed = {id(param) for param in parameters}
         missing = [name for key, name in names.items() if key not in passed]
         if missing:
