@@ -1,7 +1,5 @@
 """Steps scaled by the squares of past gradients: Adagrad, Adadelta, RMSprop."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from minitorch.arrays.library import Array

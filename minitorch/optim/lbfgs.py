@@ -5,8 +5,6 @@ chapter 3 (the strong Wolfe conditions, and the search for them); the numbers th
 search are PyTorch's.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial
