@@ -9,7 +9,7 @@ May import: nothing of ours. Source: the LLVM Language Reference.
 
 import functools
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partialmethod
 
@@ -168,6 +168,16 @@ class Text:
         zeros = f"<{self.width} x i32> zeroinitializer"
         return self.emit(f"shufflevector {kind} {first_lane}, {kind} poison, {zeros}")
 
+    def spread_from(self, at: str, element: str = "") -> str:
+        """Return the value at an address, of this text's numbers unless given, in every lane."""
+        element = element or self.scalar
+        return self.spread(element, self.emit(f"load {element}, ptr {at}, align 1"))
+
+    def shuffle(self, a: str, b: str, lanes: Sequence[int], element: str = "") -> str:
+        """Return the lanes that have these numbers in two vectors behind each other."""
+        kind, order = self.of(element or self.scalar), ", ".join(f"i32 {lane}" for lane in lanes)
+        return self.emit(f"shufflevector {kind} {a}, {kind} {b}, <{self.width} x i32> <{order}>")
+
     def counted(self, first: int = 0) -> str:
         """Return a constant vector of integers of 64 bits that count from `first`."""
         return "<" + ", ".join(f"i64 {first + i}" for i in range(self.width)) + ">"
@@ -277,6 +287,16 @@ class Text:
         self.do(f"%{name}.next = add i64 %{name}, {step}")
         self.do(f"br label %{name}.head")
         self.label(f"{name}.end")
+
+    def each(self, body: Callable[[str, str | None], object], stop: str, start: str = "0") -> None:
+        """Write a loop over whole vectors, and what is left under a mask."""
+        length = self.minus(stop, start) if start != "0" else stop
+        whole = self.plus(start, self.emit(f"and i64 {length}, {-self.width}"))
+        with self.loop("v", whole, self.width, start) as v:
+            body(v, None)
+        rest = self.minus(stop, whole)
+        with self.when(self.emit(f"icmp sgt i64 {rest}, 0")):
+            body(whole, self.first_lanes(rest))
 
     @contextmanager
     def when(self, *conditions: str) -> Iterator[None]:

@@ -64,7 +64,7 @@ def _scan(k: RowText, start: float, step: Step) -> None:
                 single.run([t.plus(row, first) for row in rows], None, *along)
     with t.when(t.emit(f"icmp ne i64 {apart}, 1")), t.loop("r", "%hi", 1, "%lo") as r:
         begin = t.plus(t.times(r, n), first)
-        k.each(lambda v, mask: vectors.run([t.plus(begin, v)], mask, *along), apart)
+        t.each(lambda v, mask: vectors.run([t.plus(begin, v)], mask, *along), apart)
 
 
 def _add(t: Text, inputs: list[str], before: str) -> tuple[str, str]:
