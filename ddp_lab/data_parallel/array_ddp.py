@@ -164,7 +164,7 @@ class ArrayDistributedDataParallel(DistributedDataParallel, Wrapper):
         """Return the module's output; gradients of it will be averaged unless in `no_sync`."""
         syncs = self.require_backward_grad_sync
         if self.uneven is not None:
-            self.reducer.averaging.divisor = self.uneven.divisor(self.uneven.count(True))
+            self.uneven.begin_iteration()
             reduce_counts(self.group, [int(syncs)])
         if syncs:
             self.reducer.check_finished()

@@ -3,7 +3,6 @@
 May import: grad_bucket, reduction_group.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 from ddp_lab.data_parallel.hooks.grad_bucket import CommHook, GradBucket
@@ -23,11 +22,11 @@ class Averaging:
     def join(self, group: Group) -> None:
         """Go on over this group."""
         self.group = group
-        self.divisor: Callable[[], float] = lambda: group.size
+        self.divisor: float = group.size
 
     def scale(self) -> float:
         """Return by what gradients are multiplied in a bucket: a hook divides by itself."""
-        return 1.0 if self.hook else 1.0 / self.divisor()
+        return 1.0 if self.hook else 1.0 / self.divisor
 
     def start(self, bucket: Any, slots: Any) -> Work:
         """Start to average what a bucket holds; `slots` are its parameters'."""

@@ -17,7 +17,7 @@ from torch._C._distributed_c10d import BuiltinCommHookType
 from ddp_lab.data_parallel.bucketing import Caps
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
 from ddp_lab.data_parallel.errors import DataParallelError
-from ddp_lab.data_parallel.reduction_group import last_rank, verify_same_model
+from ddp_lab.data_parallel.reduction_group import last_rank, reduce_counts, verify_same_model
 from ddp_lab.data_parallel.torch import module_inspection
 from ddp_lab.data_parallel.torch.autograd_graph import tensors_in, through_entry, when_backward_ends
 from ddp_lab.data_parallel.torch.buffers import BufferSync
@@ -168,12 +168,12 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
     def _pre_forward(self, inputs: Any, kwargs: Any) -> tuple[Any, Any]:
         syncs = torch.is_grad_enabled() and self.require_backward_grad_sync
         if self.uneven is not None:
-            self.reducer.averaging.divisor = self.uneven.divisor(self.uneven.count(True))
+            self.uneven.begin_iteration()
         if torch.is_grad_enabled():
             self._start_iteration(syncs)
         self._sync_buffers(joined=False)
         if self.uneven is not None:
-            self._agree_on_sync(joined=False)
+            reduce_counts(self.group, [int(self.require_backward_grad_sync)])
         if self.device_ids:
             device = torch.device(self.device.type, self.device_ids[0])
             moved = torch.distributed.utils._to_kwargs(inputs, kwargs, device, False)
@@ -240,17 +240,10 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
         """Do without inputs what the others do in an iteration, collective by collective."""
         self.reducer.rebuild()
         self._sync_buffers(joined=True)
-        syncs = self._agree_on_sync(joined=True)
-        self.require_forward_param_sync = syncs
-        if syncs:
+        (syncing,) = reduce_counts(self.group, [0])
+        self.require_forward_param_sync = syncing > 0
+        if syncing:
             self.reducer.shadow()
-
-    def _agree_on_sync(self, joined: bool) -> bool:
-        """Tell joined ranks whether this iteration ends in a synchronised backward."""
-        syncs = not joined and self.require_backward_grad_sync
-        flag = self.group.counters([int(syncs)])
-        self.group.all_reduce(flag).wait()
-        return bool(flag.item())
 
     # Static graphs
 

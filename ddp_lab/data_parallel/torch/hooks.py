@@ -20,7 +20,7 @@ def average_as(dtype: torch.dtype | None) -> Callable[[Averaging, GradBucket], L
 
     def average(averaging: Averaging, bucket: GradBucket) -> Later:
         flat = bucket.buffer()
-        flat = flat.to(dtype or flat.dtype).div_(averaging.divisor())
+        flat = flat.to(dtype or flat.dtype).div_(averaging.divisor)
         return Later(averaging.group.all_reduce(flat), lambda: flat)
 
     return average

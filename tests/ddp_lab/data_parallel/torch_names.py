@@ -73,7 +73,9 @@ class ObservedDdp(TorchDistributedDataParallel):
     def _run_buffer_hook(self) -> None:
         if self.require_forward_param_sync and self._buffer_sync.is_due and self.buffer_hook:
             hook, state, _ = self.buffer_hook
-            buffers = self._buffer_sync.buffers()
+            ignored = self.parameters_to_ignore
+            named = self.module.named_buffers()
+            buffers = {name: b.detach() for name, b in named if name not in ignored}
             with torch.no_grad(), _unsafe_preserve_version_counter(tuple(buffers.values())):
                 self.seen.futures.extend(hook(state, buffers) or ())
 
