@@ -32,7 +32,6 @@ class SGD(Optimizer):
         super().__init__(params, hyperparameters(locals()))
 
     def check(self, group: dict[str, Any]) -> None:
-        """Raise unless the hyperparameters make sense."""
         super().check(group)
         if group["nesterov"] and (group["momentum"] <= 0.0 or group["dampening"] != 0.0):
             self.refuse("nesterov", True, "it with a momentum and with dampening 0")
