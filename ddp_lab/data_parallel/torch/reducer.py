@@ -6,6 +6,7 @@ slots.
 
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -43,22 +44,22 @@ class TorchReducer(Reducer):
         self.skip_unused = skip_unused
         self.steps_itself: list[Any] = []  # parameters whose optimizers run in backward
         self._accumulators = {accumulator(p): i for i, p in enumerate(slots.params)}
-        self._handles: list[Any] = []
+        self._hooks = ExitStack()
         self._add_hooks(on_nodes=find_unused)
-        self.remove_hooks = weakref.finalize(self, _remove_all, self._handles)
+        self.remove_hooks = weakref.finalize(self, self._hooks.close)
 
     def _add_hooks(self, on_nodes: bool) -> None:
         """Put the hooks in place; they hold the reducer weakly, or it would live for ever."""
-        _remove_all(self._handles)
+        self._hooks.close()
         weak = weakref.ref(self)
         if on_nodes:
-            nodes = self._accumulators.items()
-            self._handles += [n.register_hook(_node_hook(weak, i)) for n, i in nodes]
+            for node, index in self._accumulators.items():
+                self._hooks.callback(node.register_hook(_node_hook(weak, index)).remove)
         else:
             for index, param in enumerate(self.slots.params):
                 tensor: Any = param
                 hook = _plain_hook(weak, index, self.order)
-                self._handles.append(tensor.register_post_accumulate_grad_hook(hook))
+                self._hooks.callback(tensor.register_post_accumulate_grad_hook(hook).remove)
 
     def set_static_graph(self) -> None:
         """Expect the same graph in every iteration; the first one is only observed."""
@@ -109,8 +110,3 @@ def _node_hook(weak: "weakref.ref[TorchReducer]", index: int) -> Callable[..., N
             reducer.gradient(index, grads[0] is not None)
 
     return on_accumulated
-
-
-def _remove_all(handles: list[Any]) -> None:
-    while handles:
-        handles.pop().remove()
