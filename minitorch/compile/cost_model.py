@@ -92,7 +92,7 @@ class Trees:
         numbers, everywhere = answers.astype(float), np.ones(len(y_N))
         for _ in range(self.rounds if cuts else 0):
             rest = by_pairs(guesses, y_N) if self.ranking else y_N - guesses
-            self.trees.append(self._grown(numbers, rest, everywhere, self.depth))
+            self.trees.append(self._grow(numbers, rest, everywhere, self.depth))
             guesses += self.rate * _values(self.trees[-1], answers)
         return self
 
@@ -106,7 +106,7 @@ class Trees:
     def _answers(self, x_NF: _Array) -> _Array:
         return np.asfortranarray(x_NF[:, self.columns] > self.cuts)  # read by columns
 
-    def _grown(self, answers: _Array, rest: _Array, chosen: _Array, depth: int) -> Tree:
+    def _grow(self, answers: _Array, rest: _Array, chosen: _Array, depth: int) -> Tree:
         """Return the tree that is fitted to what is left over of the chosen rows, each 1 or 0."""
         mine = rest * chosen
         rows, total = chosen.sum(), mine.sum()
@@ -122,7 +122,7 @@ class Trees:
             return float(total / rows)
         says_yes = chosen * answers[:, best]
         parts = (chosen - says_yes, says_yes)
-        below = [self._grown(answers, rest, part, depth - 1) for part in parts]
+        below = [self._grow(answers, rest, part, depth - 1) for part in parts]
         return best, below[0], below[1]
 
 
@@ -199,9 +199,9 @@ class CostModel:
         return plain, np.hstack([plain, derived.reshape(len(points), -1)])
 
     def _fit(self, features: tuple[_Array, _Array], y: _Array) -> None:
-        plain, made = features
-        self._ridge = Ridge().fit(made, y) if self.kind in ("both", "ridge") else None
-        left = y - self._ridge.predict(made) if self._ridge else y
+        plain, derived = features
+        self._ridge = Ridge().fit(derived, y) if self.kind in ("both", "ridge") else None
+        left = y - self._ridge.predict(derived) if self._ridge else y
         trees = Trees(ranking=self.kind == "rank")
         self._trees = trees.fit(plain, left) if self.kind != "ridge" else None
         self._line = (1.0, 0.0)
@@ -218,10 +218,10 @@ class CostModel:
         """
         if not self._knobs:
             raise ArgumentError("predict: the model has not been fitted. Call fit first.")
-        plain, made = prepared or self.prepare(points)
+        plain, derived = prepared or self.prepare(points)
         total = np.zeros(len(plain))
         if self._ridge:
-            total += self._ridge.predict(made)
+            total += self._ridge.predict(derived)
         if self._trees:
             total += self._trees.predict(plain)
         slope, start = self._line

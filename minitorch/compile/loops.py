@@ -169,7 +169,7 @@ class _Loops:
         if kind == "b":
             return self.ready[k]
         if kind == "s":
-            value = self._gathered(k, i, inside)
+            value = self._gather(k, i, inside)
         else:
             at = t.at(self.starts[k], t.times(i, self.item[k]))
             value = t.load(at, inside, element=element)
@@ -184,7 +184,7 @@ class _Loops:
             return value
         return self.t.emit(f"icmp ne {self.t.of('i8')} {value}, zeroinitializer")
 
-    def _gathered(self, k: int, i: str, inside: str | None) -> str:
+    def _gather(self, k: int, i: str, inside: str | None) -> str:
         """Load a vector of a strided operand; past the end, the last element again."""
         t, element, value = self.t, self.elements[k], "poison"
         for lane in range(t.width):

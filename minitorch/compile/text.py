@@ -178,14 +178,10 @@ class Text:
         kind, order = self.of(element or self.scalar), ", ".join(f"i32 {lane}" for lane in lanes)
         return self.emit(f"shufflevector {kind} {a}, {kind} {b}, <{self.width} x i32> <{order}>")
 
-    def counted(self, first: int = 0) -> str:
-        """Return a constant vector of integers of 64 bits that count from `first`."""
-        return "<" + ", ".join(f"i64 {first + i}" for i in range(self.width)) + ">"
-
     def first_lanes(self, count: str) -> str:
         """Return the mask of the first `count` lanes, a number of 64 bits."""
-        counts = self.spread("i64", count)
-        return self.emit(f"icmp slt {self.of('i64')} {self.counted()}, {counts}")
+        numbers = ", ".join(f"i64 {i}" for i in range(self.width))
+        return self.emit(f"icmp slt {self.of('i64')} <{numbers}>, {self.spread('i64', count)}")
 
     def _suffix(self, element: str) -> str:
         return f"v{self.width}{element or ('f32' if self.single else 'f64')}"
