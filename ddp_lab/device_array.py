@@ -3,7 +3,7 @@
 The algorithms of `collectives` slice, copy, reshape and combine; NumPy's own functions reach a
 `DeviceArray` through its array protocols (NEP 13, NEP 18), and nothing leaves the device.
 
-May import: NumPy, torch, reduction, transport.
+May import: NumPy, torch, arrays, reduction, transport.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,9 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
+from ddp_lab.arrays import dtype_of
 from ddp_lab.reduction import BFLOAT16
+from ddp_lab.reduction import UFUNCS as REDUCTIONS
 from ddp_lab.transport.base import Shape
 
 UFUNCS: dict[str, Callable[..., Any]] = {
@@ -30,20 +32,6 @@ UFUNCS: dict[str, Callable[..., Any]] = {
     "multiply": torch.mul,
     "subtract": torch.sub,
 }
-OPS: dict[str, Callable[..., Any]] = {
-    "sum": torch.add,
-    "prod": torch.mul,
-    "min": torch.minimum,
-    "max": torch.maximum,
-    "band": torch.bitwise_and,
-    "bor": torch.bitwise_or,
-    "bxor": torch.bitwise_xor,
-}
-
-
-def numpy_dtype(dtype: torch.dtype) -> np.dtype[Any]:
-    """Return the NumPy dtype of the same numbers."""
-    return BFLOAT16 if dtype == torch.bfloat16 else torch.empty(0, dtype=dtype).numpy().dtype
 
 
 def torch_dtype(dtype: Any) -> torch.dtype:
@@ -65,7 +53,7 @@ class DeviceArray(NDArrayOperatorsMixin):
     @property
     def dtype(self) -> np.dtype[Any]:
         """NumPy's dtype of the numbers."""
-        return numpy_dtype(self.tensor.dtype)
+        return dtype_of(self.tensor.dtype)[0]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -109,7 +97,7 @@ class DeviceArray(NDArrayOperatorsMixin):
 
     def combine(self, other: Any, op: str) -> None:
         """Combine `other` into this array, in place."""
-        OPS[op](self.tensor, bare(other), out=self.tensor)
+        UFUNCS[REDUCTIONS[op].__name__](self.tensor, bare(other), out=self.tensor)
 
     def divide(self, by: int) -> None:
         """Divide in place; integers round toward zero, as in NCCL."""
@@ -194,28 +182,18 @@ def bare(value: Any) -> Any:
     return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
 
 
-def _empty_like(like: DeviceArray, shape: Any = None) -> DeviceArray:
-    return DeviceArray(like.tensor.new_empty(like.shape if shape is None else shape))
-
-
-def _roll(x: DeviceArray, shift: int, axis: int) -> DeviceArray:
-    return DeviceArray(torch.roll(x.tensor, shift, axis))
-
-
 def _wrap_join(join: Callable[..., Tensor]) -> Callable[..., DeviceArray]:
     return lambda parts, axis=0: DeviceArray(join([bare(part) for part in parts], axis))
-
-
-def _copyto(target: DeviceArray, source: Any) -> None:
-    target.tensor.copy_(bare(source))
 
 
 DeviceArray.functions.update(
     {
         np.concatenate: _wrap_join(torch.cat),
-        np.copyto: _copyto,
-        np.empty_like: _empty_like,
-        np.roll: _roll,
+        np.copyto: lambda target, source: target.tensor.copy_(bare(source)),
+        np.empty_like: lambda x, shape=None: DeviceArray(
+            x.tensor.new_empty(x.shape if shape is None else shape)
+        ),
+        np.roll: lambda x, shift, axis: DeviceArray(torch.roll(x.tensor, shift, axis)),
         np.stack: _wrap_join(torch.stack),
     }
 )

@@ -13,7 +13,8 @@
     ├── HostsRefused (RuntimeError)     this machine cannot have hosts of its own
     └── RankFailed (RuntimeError)       what `launch` raises: names the first guilty rank
 
-The facts of a message are attributes too. Every error survives pickling, for it crosses processes.
+The facts of a message are attributes too. Every error survives pickling, for it crosses processes:
+it can be made of its message alone, and its attributes are pickled beside that.
 """
 
 
@@ -33,9 +34,6 @@ class DoesNotFit(InvalidArgument):
         self.stage = stage
         self.over_bytes = over_bytes
 
-    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return type(self), (self.args[0], self.stage, self.over_bytes)
-
 
 class UnknownAlgorithm(DdpLabError, ValueError):
     """The collective has no algorithm of this name."""
@@ -48,9 +46,6 @@ class Mismatch(DdpLabError, ValueError):
         super().__init__(message)
         self.ranks = ranks
 
-    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return type(self), (self.args[0], self.ranks)
-
 
 class _AboutRank(DdpLabError):
     """An error about one peer, whose number it carries as `rank`."""
@@ -58,9 +53,6 @@ class _AboutRank(DdpLabError):
     def __init__(self, message: str, rank: int = -1) -> None:
         super().__init__(message)
         self.rank = rank
-
-    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return type(self), (self.args[0], self.rank)
 
 
 class RankLost(_AboutRank, ConnectionError, RuntimeError):
@@ -90,9 +82,6 @@ class HostsRefused(DdpLabError, RuntimeError):
         super().__init__(message)
         self.is_missing = is_missing
 
-    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return type(self), (self.args[0], self.is_missing)
-
 
 class RankFailed(_AboutRank, RuntimeError):
     """A launched rank raised, was killed or could not be started.
@@ -111,6 +100,3 @@ class RankFailed(_AboutRank, RuntimeError):
         super().__init__(message, rank)
         self.traceback = traceback
         self.failures = failures or {}
-
-    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return type(self), (self.args[0], self.rank, self.traceback, self.failures)

@@ -8,8 +8,6 @@ terms that are added up, so that neither a flipped sign of a tiny gradient nor c
 Source: HIPS autograd's test_util, and for the step h Press et al., Numerical Recipes, 5.7.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tuples, lists and dicts, nested: taken apart into leaves, and put together again from others."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any

@@ -8,8 +8,6 @@ and so is a checksum of every array. Any other safetensors reader can read a fla
 Source: the safetensors format, https://huggingface.co/docs/safetensors.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -26,17 +26,6 @@ ON_WIRES = {
     "reduce_scatter": ("direct", "ring", 1024 * KIB),
     "scatter": ("reference", "reference", 0),
 }
-IN_MEMORY = {
-    "all_gather",
-    "all_to_all",
-    "barrier",
-    "broadcast",
-    "gather",
-    "reduce",
-    "reduce_scatter",
-}
-
-
 # where the link is known, what its closed form is least for
 BY_LINK = {
     "all_gather": ("recursive_doubling", "ring"),
@@ -56,7 +45,7 @@ def choose(collective: str, n_bytes: int, shared: bool, hosts: Hosts, link: Link
         return "one_shot" if n_bytes <= ONE_SHOT_BYTES else "two_shot"
     if shared and collective == "gather" and n_bytes <= ONE_SHOT_BYTES:
         return "reference"  # nobody waits but the root
-    if shared and collective in IN_MEMORY:
+    if shared and collective != "scatter":
         return "direct"
     if len(hosts) > 1 and max(map(len, hosts)) > 1:
         return "hierarchical"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ddp_lab.collectives.closed_forms import rounds
 from ddp_lab.collectives.registry import built_in
 from ddp_lab.collectives.rows import rows_of
 from ddp_lab.errors import InvalidArgument
@@ -20,11 +21,6 @@ from ddp_lab.transport.base import NDArray
 
 if TYPE_CHECKING:
     from ddp_lab.communicator.communicator import Communicator
-
-
-def rounds(size: int) -> int:
-    """Return ceil(lg size)."""
-    return (size - 1).bit_length()
 
 
 @built_in("broadcast", "tree")

@@ -5,6 +5,7 @@ May import: this folder.
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any, Self
 
 from ddp_lab.data_parallel.bucketing import Caps, reverse_plan
@@ -139,12 +140,10 @@ class ArrayDistributedDataParallel(DistributedDataParallel, Wrapper):
 
     def _add_hooks(self) -> None:
         """Have backward tell the reducer of each gradient, for as long as this wrapper lives."""
-        weak = weakref.ref(self.reducer)
-        hooks = [
-            param.register_post_accumulate_grad_hook(_hook(weak, index))
-            for index, param in enumerate(self._params)
-        ]
-        weakref.finalize(self, _remove, hooks)
+        weak, hooks = weakref.ref(self.reducer), ExitStack()
+        for index, param in enumerate(self._params):
+            hooks.callback(param.register_post_accumulate_grad_hook(_hook(weak, index)).remove)
+        weakref.finalize(self, hooks.close)
 
     def broadcast_state(self, root: int, with_buffers: bool = True) -> None:
         """Overwrite parameters, and buffers if asked, with rank `root`'s."""
@@ -164,7 +163,7 @@ class ArrayDistributedDataParallel(DistributedDataParallel, Wrapper):
         """Return the module's output; gradients of it will be averaged unless in `no_sync`."""
         syncs = self.require_backward_grad_sync
         if self.uneven is not None:
-            self.reducer.averaging.divisor = self.uneven.divisor(self.uneven.count(True))
+            self.uneven.begin_iteration()
             reduce_counts(self.group, [int(syncs)])
         if syncs:
             self.reducer.check_finished()
@@ -214,11 +213,6 @@ def _hook(weak: "weakref.ref[Reducer]", index: int) -> Callable[[Any], None]:
             reducer.gradient(index)
 
     return on_accumulated
-
-
-def _remove(hooks: Sequence[Any]) -> None:
-    for hook in hooks:
-        hook.remove()
 
 
 def _check_devices(device_ids: Any, output_device: Any) -> None:

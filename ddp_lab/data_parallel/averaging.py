@@ -3,11 +3,10 @@
 May import: grad_bucket, reduction_group.
 """
 
-from collections.abc import Callable
 from typing import Any
 
-from ddp_lab.data_parallel.hooks.grad_bucket import CommHook, GradBucket, HookWork
-from ddp_lab.data_parallel.reduction_group import Group, Work
+from ddp_lab.data_parallel.hooks.grad_bucket import CommHook, GradBucket
+from ddp_lab.data_parallel.reduction_group import AtWait, Group, Work
 
 
 class Averaging:
@@ -23,11 +22,11 @@ class Averaging:
     def join(self, group: Group) -> None:
         """Go on over this group."""
         self.group = group
-        self.divisor: Callable[[], float] = lambda: group.size
+        self.divisor: float = group.size
 
     def scale(self) -> float:
         """Return by what gradients are multiplied in a bucket: a hook divides by itself."""
-        return 1.0 if self.hook else 1.0 / self.divisor()
+        return 1.0 if self.hook else 1.0 / self.divisor
 
     def start(self, bucket: Any, slots: Any) -> Work:
         """Start to average what a bucket holds; `slots` are its parameters'."""
@@ -36,4 +35,4 @@ class Averaging:
             return self.group.all_reduce(bucket.flat, at_wait=bucket.is_last)
         hook, state = self.hook
         future = hook(state, GradBucket(bucket, slots.params))
-        return HookWork(future, bucket.flat, slots.put)
+        return AtWait(lambda: slots.put(bucket.flat, future.wait()))

@@ -37,31 +37,24 @@ class Slots(Protocol):
 
     def views(self, flat: Any, indices: Sequence[int], starts: Sequence[int]) -> list[Any]:
         """Cut `flat` into one view a parameter, each of its parameter's shape."""
-        ...
 
     def dtype(self, index: int) -> Any:
         """Return what `Group.empty` takes to make a buffer for this parameter."""
-        ...
 
     def gather(self, bucket: Bucket, scale: float) -> None:
         """Write gradient x `scale` into each view; zeros where there is no gradient."""
-        ...
 
     def put(self, flat: Any, result: Any) -> None:
         """Write what a communication hook gave into a bucket's buffer, unless it is that."""
-        ...
 
     def deliver(self, bucket: Bucket) -> None:
         """Make what the views hold the parameters' gradients; note those handed on in `lent`."""
-        ...
 
     def take_back(self, bucket: Bucket) -> bool:
         """Return whether lent views may be overwritten: only their parameters hold them."""
-        ...
 
     def when_backward_ends(self, finish: Callable[[], None]) -> None:
         """Call `finish` once the backward now running has accumulated every gradient."""
-        ...
 
 
 class BucketMemory:

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ddp_lab.data_parallel.reduction_group import AtWait, Work
+from ddp_lab.data_parallel.reduction_group import AtWait, Group, Work
 from ddp_lab.transport.base import NDArray
 
 
-class CommunicatorGroup:
+class CommunicatorGroup(Group):
     """Reduces flat arrays in place, on the communicator's own thread, in the order of the calls.
 
     `algorithm` is a name of `ddp_lab.algorithms("all_reduce")`, a learner's own included.
@@ -26,21 +26,17 @@ class CommunicatorGroup:
         self.size: int = communicator.size
 
     def empty(self, numel: int, dtype: Any) -> Any:
-        """Return a flat array in the transport's own memory."""
         return self.communicator.empty((numel,), dtype)
 
     def all_reduce(self, flat: Any, op: str = "sum", at_wait: bool = False) -> Work:
-        """Start an all-reduce in place, of an array or a CPU tensor."""
         call = partial(self.communicator.all_reduce, flat, op, self.algorithm, out=flat)
         work: Work = AtWait(call) if at_wait else call(async_op=True)
         return work
 
     def broadcast(self, flat: Any, root: int) -> None:
-        """Overwrite `flat` with rank `root`'s."""
         flat[...] = self.communicator.broadcast(flat, root)
 
     def counters(self, values: Sequence[int] | NDArray) -> Any:
-        """Return integers as an array that `all_reduce` takes."""
         return np.array(values, dtype=np.int64)
 
 

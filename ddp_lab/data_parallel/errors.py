@@ -24,13 +24,10 @@ class DataParallelError(DdpLabError, RuntimeError):
 class ModelMismatch(DataParallelError):
     """Ranks wrapped different models; `ranks` are the two that differ, `index` the parameter."""
 
-    def __init__(self, message: str, ranks: tuple[int, int], index: int) -> None:
+    def __init__(self, message: str, ranks: tuple[int, int] = (-1, -1), index: int = -1) -> None:
         super().__init__(message)
         self.ranks = ranks
         self.index = index
-
-    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return type(self), (self.args[0], self.ranks, self.index)
 
     @classmethod
     def between(cls, everyone: Sequence[Sequence[Any]]) -> "ModelMismatch | None":
@@ -72,12 +69,9 @@ def _describe(entries: Sequence[Any], index: int) -> str:
 class UnusedParameters(DataParallelError):
     """Backward ended without gradients for `names`, so no rank could finish its buckets."""
 
-    def __init__(self, message: str, names: Sequence[str]) -> None:
+    def __init__(self, message: str, names: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.names = tuple(names)
-
-    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return type(self), (self.args[0], self.names)
 
     @classmethod
     def in_iteration(
@@ -105,17 +99,20 @@ class UnusedParameters(DataParallelError):
 class ReadyTwice(DataParallelError):
     """The gradient of `name` arrived twice in one iteration."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(
+    def __init__(self, message: str, name: str = "") -> None:
+        super().__init__(message)
+        self.name = name
+
+    @classmethod
+    def of(cls, name: str) -> "ReadyTwice":
+        """Return the error for the gradient of this parameter."""
+        return cls(
             f"backward: Expected to mark a variable ready only once: the gradient of {name} "
             "arrived twice in one iteration. A parameter was used outside of forward, or its "
             "layer was checkpointed twice; when the graph is the same in every iteration, pass "
-            "static_graph=True."
+            "static_graph=True.",
+            name,
         )
-        self.name = name
-
-    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
-        return type(self), (self.name,)
 
 
 class InputsExhausted(DataParallelError):

@@ -3,7 +3,6 @@
 May import: errors, reduction_group.
 """
 
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -47,10 +46,11 @@ class UnevenInputs:
             )
         return training_ranks
 
-    def divisor(self, training_ranks: int) -> Callable[[], float]:
-        """Return what gradients are divided by while so many ranks train."""
-        size = self._model.group.size if self._divide_by_all else training_ranks
-        return lambda: size
+    def begin_iteration(self) -> None:
+        """Count who trains, this rank too, and have gradients divided by the right number."""
+        training_ranks = self.count(True)
+        averaging = self._model.reducer.averaging
+        averaging.divisor = averaging.group.size if self._divide_by_all else training_ranks
 
     def __enter__(self) -> "UnevenInputs":
         if self._enable:
@@ -72,4 +72,4 @@ class UnevenInputs:
                 model.broadcast_state(root, model.forward_sync_buffers)
         finally:
             model.uneven = None
-            model.reducer.averaging.divisor = lambda: model.group.size
+            model.reducer.averaging.divisor = model.group.size

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ddp_lab.data_parallel.bucketing import ParamSpec
-from ddp_lab.data_parallel.buckets import Bucket
+from ddp_lab.data_parallel.buckets import Bucket, Slots
 from ddp_lab.data_parallel.hooks.kit import Kit
 
 Array = npt.NDArray[Any]
@@ -27,11 +27,9 @@ class Parameter(Protocol):
 
     def detach(self) -> Any:
         """Return the same values without history; `.numpy()` of it shares their memory."""
-        ...
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Any], None]) -> Any:
         """Call `hook(parameter)`, not with the gradient, whenever `.grad` has been added to."""
-        ...
 
 
 class Module(Protocol):
@@ -39,15 +37,12 @@ class Module(Protocol):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the output."""
-        ...
 
     def parameters(self) -> Iterable[Any]:
         """Yield the parameters in order of registration."""
-        ...
 
     def named_parameters(self) -> Iterable[tuple[str, Any]]:
         """Yield (name, parameter) in order of registration."""
-        ...
 
 
 def values(tensor: Any) -> Array:
@@ -139,7 +134,7 @@ def array_specs(params: Iterable[tuple[str, Any]]) -> list[ParamSpec]:
     return [ParamSpec(n, a.shape, a.itemsize, a.dtype.str) for n, a in arrays]
 
 
-class ArraySlots:
+class ArraySlots(Slots):
     """The gradients of a model as NumPy arrays, for the reducer."""
 
     def __init__(self, params: Sequence[tuple[str, Any]]) -> None:
@@ -148,18 +143,15 @@ class ArraySlots:
         self.untouched: set[int] = set()  # parameters that no rank used in this iteration
 
     def dtype(self, index: int) -> npt.DTypeLike:
-        """Return a parameter's dtype."""
         return values(self.params[index]).dtype
 
     def views(self, flat: Array, indices: Sequence[int], starts: Sequence[int]) -> list[Array]:
-        """Cut `flat` into views of the parameters' shapes."""
         return [
             flat[start : start + self.specs[i].numel].reshape(self.specs[i].shape)
             for i, start in zip(indices, starts, strict=False)
         ]
 
     def gather(self, bucket: Bucket, scale: float) -> None:
-        """Write gradient x `scale` into each view; zeros where there is no gradient."""
         for index, view in zip(bucket.params, bucket.views, strict=True):
             grad = self.params[index].grad
             if grad is None:
@@ -168,12 +160,10 @@ class ArraySlots:
                 np.multiply(values(grad), view.dtype.type(scale), out=view)
 
     def put(self, flat: Array, result: Any) -> None:
-        """Write what a communication hook gave into a bucket's buffer, unless it is that."""
         if result is not flat:
             Kit().put(flat, result)
 
     def deliver(self, bucket: Bucket) -> None:
-        """Make what the views hold the parameters' gradients."""
         for index, view in zip(bucket.params, bucket.views, strict=True):
             if index not in self.untouched:
                 replace_grad(self.params[index], view)

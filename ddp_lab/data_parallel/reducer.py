@@ -24,16 +24,6 @@ from ddp_lab.data_parallel.parameter_usage import Usage
 from ddp_lab.data_parallel.reduction_group import Group, Work
 
 
-class _NothingToDo:
-    """The work of a bucket that nobody sends."""
-
-    def wait(self) -> None:
-        """Return at once."""
-
-
-NOTHING_TO_DO = _NothingToDo()
-
-
 class Reducer:
     """Averages gradients over a group's ranks, bucket by bucket, in one order on every rank.
 
@@ -156,19 +146,18 @@ class Reducer:
         try:
             may_go = self.order.mark(index)
         except ValueError as twice:
-            raise ReadyTwice(self.usage.names[index]) from twice
+            raise ReadyTwice.of(self.usage.names[index]) from twice
         for number in may_go:
-            bucket = self.buckets[number]
-            self._works.append((bucket, self._launch(bucket)))
+            self._launch(self.buckets[number])
         if may_go and self.order.complete:
             self.usage.start_to_agree()
             self.slots.when_backward_ends(self.finish)
 
-    def _launch(self, bucket: Bucket) -> Work:
+    def _launch(self, bucket: Bucket) -> None:
         """Fill one bucket and start its communication."""
         self.memory.make_writable(bucket, self.group)
         self.slots.gather(bucket, self.averaging.scale())
-        return self.averaging.start(bucket, self.slots)
+        self._works.append((bucket, self.averaging.start(bucket, self.slots)))
 
     def reduce_after_backward(self) -> None:
         """Reduce everything at once, at the end of a static graph's first backward."""
@@ -186,8 +175,7 @@ class Reducer:
         self.slots.untouched = self.usage.unused_everywhere(self.slots.untouched)
         for bucket, work in self._works:
             work.wait()
-            if work is not NOTHING_TO_DO:
-                self.slots.deliver(bucket)
+            self.slots.deliver(bucket)
         self._works.clear()
         self.usage.end()
 

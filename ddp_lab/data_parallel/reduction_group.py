@@ -27,7 +27,6 @@ class Work(Protocol):
 
     def wait(self) -> Any:
         """Block until it is done; raise what went wrong."""
-        ...
 
 
 class AtWait:
@@ -57,7 +56,6 @@ class Group(Protocol):
 
     def empty(self, numel: int, dtype: Any) -> Any:
         """Return a flat buffer of the transport's own memory, contents undefined."""
-        ...
 
     def all_reduce(self, flat: Any, op: str = "sum", at_wait: bool = False) -> Work:
         """Start reducing `flat` over all ranks in place; `op` is "sum", "min" or "max".
@@ -65,15 +63,12 @@ class Group(Protocol):
         With `at_wait` it may be left to the work's `wait`, which then needs no other thread. Every
         rank passes the same, for that is where it stands in the order of the calls.
         """
-        ...
 
     def broadcast(self, flat: Any, root: int) -> None:
         """Overwrite `flat` on every rank with rank `root`'s; blocks."""
-        ...
 
     def counters(self, values: Sequence[int] | NDArray) -> Any:
         """Return `values` as an int64 array that `all_reduce` takes."""
-        ...
 
 
 def reduce_counts(group: Group, values: Sequence[int], op: str = "sum") -> list[int]:

@@ -21,7 +21,7 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, TextIO, cast
 
 from ddp_lab.errors import InvalidArgument
@@ -32,7 +32,7 @@ from ddp_lab.launch.rank_main import Job
 from ddp_lab.launch.results import Results
 from ddp_lab.launch.zygote_client import SHARED, start_ranks
 from ddp_lab.transport.connect import post_port, read_port
-from ddp_lab.transport.links.link import Hosts
+from ddp_lab.transport.links.link import hosts_of
 from ddp_lab.transport.shm.board import ShmBoard
 from ddp_lab.transport.shm.segment import Segment
 
@@ -54,7 +54,7 @@ def launch_on_cluster(
     """Call `fn(comm, *args)` in one process a rank on a cluster's workers; see `ddp_lab.launch`."""
     with client_of(cluster) as client:
         workers = places(client.nthreads(), world_size)
-        hosts = hosts_of(workers)
+        hosts = hosts_of(map(address_of, workers))
         master = address_of(workers[0])
         job = dataclasses.replace(
             make_job(fn, args, "shm", record, hosts, None),
@@ -141,14 +141,6 @@ def places(threads: dict[str, int], world_size: int) -> list[str]:
 def address_of(worker: str) -> str:
     """Return the address of a worker's host: of "tcp://10.0.0.5:39021" that is 10.0.0.5."""
     return worker.partition("://")[2].rpartition(":")[0].strip("[]") or worker
-
-
-def hosts_of(workers: Sequence[str]) -> Hosts:
-    """Return the ranks of each host."""
-    ranks_of: dict[str, list[int]] = {}
-    for rank, worker in enumerate(workers):
-        ranks_of.setdefault(address_of(worker), []).append(rank)
-    return tuple(tuple(ranks) for ranks in ranks_of.values())
 
 
 class Launch:

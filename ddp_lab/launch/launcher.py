@@ -6,12 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from ddp_lab.arguments import check_name, time_limit
+from ddp_lab.arguments import check_count, check_name, time_limit
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.extras import describe_missing
 from ddp_lab.launch.results import Results
+from ddp_lab.launch.threads import LinkedThreadWorld, run_threads
 from ddp_lab.transport.links.link import Hosts, Link, equal_hosts
 from ddp_lab.transport.threads import ThreadWorld
 
@@ -73,12 +72,11 @@ def launch(
         return launch_on_cluster(fn, world_size, args, timeout_s, record, cluster)
     if not isinstance(transport, ThreadWorld):
         transport = _available(transport, world_size)
+    if transport == "threads":
+        linked = None if link is None else LinkedThreadWorld(world_size, places, link)
+        transport = linked or ThreadWorld(world_size)
     if isinstance(transport, ThreadWorld):
         return _launch_world(fn, world_size, args, transport, timeout_s, record)
-    if transport == "threads":
-        from ddp_lab.launch.threads import launch_threads
-
-        return launch_threads(fn, places, args, timeout_s, record, link)
     from ddp_lab.launch.processes import launch_processes
 
     return launch_processes(fn, world_size, args, transport, timeout_s, record, places, link)
@@ -99,12 +97,7 @@ def _check_call(fn: Any, world_size: Any) -> int:
             f"launch: a call of the function does not run it: got {fn!r}, which is async or "
             "yields, expected a plain one. Pass lambda comm: asyncio.run(fn(comm)), or list(...)."
         )
-    is_number = isinstance(world_size, int | np.integer) and not isinstance(world_size, bool)
-    if not is_number or world_size < 1:
-        raise InvalidArgument(
-            f"launch: no such number of ranks: got {world_size!r}, expected 1 or more. "
-            "Pass the number of ranks as the second argument."
-        )
+    check_count("launch", "ranks", world_size)
     return int(world_size)
 
 
@@ -180,8 +173,6 @@ def _launch_world(
     timeout_s: float,
     record: bool,
 ) -> Results:
-    from ddp_lab.launch.threads import run_threads
-
     if world.size != world_size:
         raise InvalidArgument(
             f"launch: the world has another size: got {world.size}, expected {world_size}. "

@@ -187,12 +187,6 @@ class Run:
                 continue  # it died just now
             self._asked.add(rank)
 
-    def _begin(self) -> None:
-        """A rank calls its function; once all do, their time begins."""
-        self._ready += 1
-        if self._ready == len(self._here):
-            self._deadline.begin(self._timeout_s)
-
     def _read_link(self, rank: int) -> bool:
         try:
             kind, payload = read_message(self._ranks.links[rank])
@@ -201,7 +195,9 @@ class Run:
         if not kind:
             return False
         if kind == READY:
-            self._begin()
+            self._ready += 1
+            if self._ready == len(self._here):
+                self._deadline.begin(self._timeout_s)
             return True
         if kind == WHERE:
             self._ending.stacks[rank] = cloudpickle.loads(payload)

@@ -31,20 +31,6 @@ from ddp_lab.transport.threads import ThreadWorld
 LOOK_S = 0.05  # between two looks at how the ranks do
 
 
-def launch_threads(
-    fn: Callable[..., Any],
-    hosts: Hosts,
-    args: tuple[Any, ...],
-    timeout_s: float,
-    record: bool,
-    link: Link | None,
-) -> Results:
-    """Call `fn(comm, *args)` in one thread a rank; see `ddp_lab.launch`."""
-    size = sum(map(len, hosts))
-    world = ThreadWorld(size) if link is None else LinkedThreadWorld(size, hosts, link)
-    return run_threads(fn, world, args, timeout_s, record)
-
-
 class LinkedThreadWorld(ThreadWorld):
     """A world of threads on hosts that a link joins, in real seconds."""
 
@@ -54,7 +40,6 @@ class LinkedThreadWorld(ThreadWorld):
         self._interfaces = of_threads(hosts)
 
     def transport(self, rank: int) -> Transport:  # type: ignore[override]
-        """Return the end of `rank`."""
         near = super().transport(rank)
         far = EmulatedLink(near, self._hosts, self._link, self._interfaces)
         return HostsTransport(near, far, self._hosts, self._link)

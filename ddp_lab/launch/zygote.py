@@ -78,7 +78,10 @@ class Zygote:
                     os.read(wakeup, LINE_BYTES)
                     self._reap()
                 elif not self._request():
-                    self._kill_all()
+                    for launch in list(self._launches):
+                        self._kill(launch)
+                    while self._launches:
+                        self._report(*os.waitpid(-1, 0))
                     return
             if not self._launches:
                 self._learn()
@@ -161,9 +164,10 @@ class Zygote:
                 return
             if pid == 0:
                 return
-            self._report(pid, os.waitstatus_to_exitcode(status))
+            self._report(pid, status)
 
-    def _report(self, pid: int, code: int) -> None:
+    def _report(self, pid: int, status: int) -> None:
+        code = os.waitstatus_to_exitcode(status)
         for launch, launched in list(self._launches.items()):
             if pid in launched.alive:
                 rank = launched.alive.pop(pid)
@@ -177,13 +181,6 @@ class Zygote:
         launched = self._launches.get(launch)
         for pid in launched.alive if launched else ():
             os.kill(pid, signal.SIGKILL)
-
-    def _kill_all(self) -> None:
-        for launch in list(self._launches):
-            self._kill(launch)
-        while self._launches:
-            pid, status = os.waitpid(-1, 0)
-            self._report(pid, os.waitstatus_to_exitcode(status))
 
 
 def die_with_parent() -> None:

@@ -81,13 +81,10 @@ class GroupCommunicator(Communicator):
         self, x: Any, op: str = "sum", algorithm: str = "auto", async_op: bool = False
     ) -> Any:
         """Return row `rank` of the reduction; averages of tensors by the group's collective."""
-        if not self._is_group or algorithm != "auto" or op != "avg" or not _is_tensor(x):
+        is_tensor = isinstance(x, torch.Tensor) and x.is_contiguous()
+        if not self._is_group or algorithm != "auto" or op != "avg" or not is_tensor:
             return super().reduce_scatter(x, op, algorithm, async_op)
         row = torch.empty_like(x[0])
         scattering = scatter_single(row, x.view(-1), group=self._group, async_op=True)
         work = GroupWork([scattering], lambda: row.div_(self.size))
         return work if async_op else work.wait()
-
-
-def _is_tensor(x: Any) -> bool:
-    return isinstance(x, torch.Tensor) and x.is_contiguous()

@@ -22,7 +22,7 @@ from ddp_lab.launch.launcher import launch
 from ddp_lab.launch.threads import run_threads
 from ddp_lab.show.chart import Chart, module
 from ddp_lab.show.svg_text import line, picture, text
-from ddp_lab.simulate.collectives import collective
+from ddp_lab.simulate.collectives import call, collective
 from ddp_lab.transport.links.link import Link
 from ddp_lab.transport.sim import SimWorld
 
@@ -66,29 +66,17 @@ def row(name: str, algorithm: str, ranks: int) -> dict[str, Any]:
 def _row(name: str, algorithm: str, ranks: int, registered: Algorithm) -> dict[str, Any]:
     """Return a row; what is `registered` is part of the key, since a name can be given anew."""
     world = SimWorld(ranks, Link(0.0, 0.0, 0.0))
-    results = run_threads(_run, world, (name, algorithm), record=True)
-    assert results.traffic is not None
+    n_bytes = int(np.lcm(ELEMENTS, ranks))  # which split evenly among so many ranks
+    results = run_threads(call, world, (name, algorithm, n_bytes), record=True)
     return {
         "collective": name,
         "algorithm": algorithm,
         "ranks": ranks,
         "steps": collective(name, algorithm, 1.0, ranks, 1.0, 0.0),
         "share": collective(name, algorithm, 1.0, ranks, 0.0, 1.0),
-        "busiest": max(rank.bytes_sent for rank in results.traffic) / _divisible_bytes(ranks),
+        "busiest": max(rank.bytes_sent for rank in results.traffic) / n_bytes,
         "messages": sum(rank.messages_sent for rank in results.traffic),
     }
-
-
-def _divisible_bytes(ranks: int) -> int:
-    """Return the bytes of an array that splits evenly among so many ranks."""
-    return int(np.lcm(ELEMENTS, ranks))
-
-
-def _run(comm: Communicator, name: str, algorithm: str) -> None:
-    whole = np.zeros(_divisible_bytes(comm.size), np.uint8)
-    rows: Any = whole.reshape(comm.size, -1)
-    argument_of = {"all_gather": rows[0], "all_to_all": rows, "reduce_scatter": rows}
-    getattr(comm, name)(argument_of.get(name, whole), algorithm=algorithm)
 
 
 def explore(
@@ -175,11 +163,9 @@ class CollectivesExplorer(Chart):
         return [row for row in self.rows if (row["collective"], row["ranks"]) == wanted]
 
     def heading(self) -> str:
-        """Return its title."""
         return "Collectives by algorithm"
 
     def summary(self) -> str:
-        """Return which is fastest, in a sentence."""
         n_bytes = 2**self.size_log2
         best = min(self.chosen(), key=lambda of: self.seconds(of, n_bytes))
         return (
@@ -188,7 +174,6 @@ class CollectivesExplorer(Chart):
         )
 
     def poster(self) -> str:
-        """Return the lines as SVG, both axes logarithmic."""
         rows = self.chosen()
         ends = [self.seconds(of, n) for of in rows for n in (SIZES[0], SIZES[-1])]
         low, high = np.log10(min(ends)), np.log10(max(ends))

@@ -122,12 +122,10 @@ class DdpTimeline(Chart):
         )
 
     def heading(self) -> str:
-        """Return its title."""
         title: str = self.case["title"]
         return title
 
     def summary(self) -> str:
-        """Return the step in a sentence."""
         step, apart = self.step(), self.step(overlap=False)
         buckets = f"{len(step.buckets)} bucket{'' if len(step.buckets) == 1 else 's'}"
         return (
@@ -137,7 +135,6 @@ class DdpTimeline(Chart):
         )
 
     def poster(self) -> str:
-        """Return the step as SVG: compute above, the link below, then what was recorded."""
         step = self.step()
         limit = max([step.step_time, 1e-9, *(span["end"] for span in self.recorded)])
         scale = (WIDTH - LEFT - 24) / limit

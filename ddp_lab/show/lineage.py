@@ -89,7 +89,6 @@ class Lineage(Chart):
         return again, list_restarted(n, steps, self.stored)
 
     def summary(self) -> str:
-        """Return how much is done again, in a sentence."""
         again, begun = self.pieces()
         whole = self.partitions * self.steps
         return (
@@ -98,7 +97,6 @@ class Lineage(Chart):
         )
 
     def poster(self) -> str:
-        """Return both runs as SVG, what is done again in another colour."""
         across = LEFT + self.steps * (SIDE + GAP) + 40
         marks = [text(10, 22, self.heading())]
         for k, (name, again) in enumerate(

@@ -84,7 +84,6 @@ class MatrixSplit(Chart):
             )
 
     def summary(self) -> str:
-        """Return what is sent, in a sentence."""
         _, sent = plan(self.way, self.rows, self.width, self.width * self.times)
         mib = ring_bytes(sent, self.ranks) / 2**20
         names = ", ".join(f"{name} {where}" for name, _, where in sent)
@@ -94,7 +93,6 @@ class MatrixSplit(Chart):
         )
 
     def poster(self) -> str:
-        """Return the arrays and their shares as SVG."""
         cuts, _ = plan(self.way, self.rows, self.width, self.width * self.times)
         marks = [text(10, 22, self.heading())]
         for place, (name, cut) in enumerate(cuts.items()):

@@ -90,7 +90,6 @@ class DistributionOptions(Chart):
         return rows(self.workers, self.batch_ms / 1e3, self.model_mib * MIB, self.gbytes * 1e9)
 
     def summary(self) -> str:
-        """Return the ways' times and qualities, in a sentence."""
         results = [
             f"{WAYS[way]}: {row.compute_s + row.send_s:.3g} s simulated, "
             f"{row.memory_bytes / 2**30:.3g} GiB, {self.quality[way][str(self.workers)]:.1%} right"
@@ -99,7 +98,6 @@ class DistributionOptions(Chart):
         return f"{self.heading()}, {self.workers} of them. {'; '.join(results)}."
 
     def poster(self) -> str:
-        """Return the bars as SVG."""
         costs = self.costs()
         longest = max(row.compute_s + row.send_s for row in costs.values())
         largest = max(row.memory_bytes for row in costs.values())

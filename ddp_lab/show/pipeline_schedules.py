@@ -66,7 +66,6 @@ class PipelineSchedules(Chart):
         )
 
     def summary(self) -> str:
-        """Return the step in a sentence."""
         step = self.step()
         chunks = self.chunks if self.schedule in INTERLEAVED else 1
         held = max(step.peak_activations) / chunks
@@ -77,7 +76,6 @@ class PipelineSchedules(Chart):
         )
 
     def poster(self) -> str:
-        """Return the step as SVG, a row a rank."""
         step = self.step()
         scale = (WIDTH - LEFT - 16) / step.makespan
         marks = [text(10, 22, self.heading())]

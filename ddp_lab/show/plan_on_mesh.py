@@ -100,7 +100,6 @@ class PlanOnMesh(Chart):
         }
 
     def summary(self) -> str:
-        """Return the plan and what decided, in a sentence."""
         kind = MODELS[self.model_name][0]
         why = make_plan(self.model_name, self.gbytes, self.microbatches).why()
         return (
@@ -109,7 +108,6 @@ class PlanOnMesh(Chart):
         )
 
     def poster(self) -> str:
-        """Return the hosts and whose layers are where as SVG."""
         marks = [text(10, 22, self.heading())]
         plan = make_plan(self.model_name, self.gbytes, self.microbatches)
         for device, (stage, words) in enumerate(_devices(plan)):

@@ -25,13 +25,10 @@ class RingPlayer(Chart):
         self._story = story
 
     def heading(self) -> str:
-        """Return the title of the story."""
         return self._story.title
 
     def summary(self) -> str:
-        """Return the story in a sentence."""
         return summary(self._story)
 
     def poster(self) -> str:
-        """Return the whole run as SVG."""
         return poster(self._story)

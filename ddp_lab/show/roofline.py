@@ -70,7 +70,6 @@ class Roofline(Chart):
             )
 
     def summary(self) -> str:
-        """Return what bounds the task, in a sentence."""
         flops, bandwidth = self.devices[self.device]
         intensity = 2.0**self.log_intensity
         share = attainable(intensity, flops, bandwidth) / flops
@@ -82,7 +81,6 @@ class Roofline(Chart):
         )
 
     def poster(self) -> str:
-        """Return the roof and the task as SVG."""
         flops, bandwidth = self.devices[self.device]
         across = Axis(2.0**-6, 2.0**10, logarithmic=True)
         up = Axis(flops / 2**13, 2 * flops, logarithmic=True)

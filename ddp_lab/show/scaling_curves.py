@@ -80,7 +80,6 @@ class ScalingCurves(Chart):
         ).efficiency
 
     def summary(self) -> str:
-        """Return where the curves and the published points stand, in a sentence."""
         run = self._runs[self.model]
         best, worst = (self.efficiency(self.devices, overlap) for overlap in (True, False))
         cited = ", ".join(f"{share:.1%} on {p}" for p, share in run.points)
@@ -90,7 +89,6 @@ class ScalingCurves(Chart):
         )
 
     def poster(self) -> str:
-        """Return both curves and the points as SVG."""
         across, up = Axis(1, DEVICES[-1], logarithmic=True), Axis(0.0, 1.0)
 
         def at(devices: int, share: float) -> tuple[float, float]:

@@ -74,7 +74,6 @@ class ServerTimeline(Chart):
         return run_on_clock(times, Progress(self.consistency, everybody, self.staleness, backups))
 
     def summary(self) -> str:
-        """Return the run in a sentence."""
         run = self.run()
         return (
             f"{self.title}: {self.workers} workers, {self.consistency}: {STEPS} steps in "
@@ -83,7 +82,6 @@ class ServerTimeline(Chart):
         )
 
     def poster(self) -> str:
-        """Return the run as SVG: a row a worker."""
         run, count = self.run(), len(self.times())
         end = max(run.makespan, *(span.ended_at for span in run.spans))
         scale = (WIDTH - LEFT - 24) / end

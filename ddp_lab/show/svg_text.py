@@ -39,12 +39,8 @@ def picture(width: int, height: int, words: str, marks: Iterable[str]) -> str:
         f'width="{width}" height="{height}" role="img" aria-label="{escape(words)}">'
     )
     page = f'<rect class="page" width="{width}" height="{height}"/>'
-    return "\n".join([head, f"<style>{_style()}</style>", page, *marks, "</svg>"])
-
-
-def _style() -> str:
-    light, dark = (_rules(colours) for colours in (LIGHT, DARK))
-    return f"{light}@media(prefers-color-scheme:dark){{{dark}}}"
+    style = f"{_rules(LIGHT)}@media(prefers-color-scheme:dark){{{_rules(DARK)}}}"
+    return "\n".join([head, f"<style>{style}</style>", page, *marks, "</svg>"])
 
 
 def _rules(colours: dict[str, str]) -> str:

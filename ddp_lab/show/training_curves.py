@@ -76,7 +76,6 @@ class TrainingCurves(Chart):
         self.notes = {**self.notes, run: words}
 
     def summary(self) -> str:
-        """Return where every run stands, in a sentence."""
         ends = [
             f"{name} {points[-1][1]:.4g} at {points[-1][0]:g}"
             + (f" ({self.notes[name]})" if name in self.notes else "")
@@ -93,7 +92,6 @@ class TrainingCurves(Chart):
         return {name: points for name, points in runs.items() if points}
 
     def poster(self) -> str:
-        """Return the curves as SVG, on the axes that the chart begins with."""
         runs = self._drawable(positive=self.log_y)
         across = axis_of((x for points in runs.values() for x, _ in points), logarithmic=False)
         up = axis_of((y for points in runs.values() for _, y in points), logarithmic=self.log_y)

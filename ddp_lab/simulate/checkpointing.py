@@ -24,11 +24,25 @@ FAILURES = 400_000  # drawn; goodput is then known to some thousandths
 
 @dataclass(frozen=True)
 class Checkpointing:
-    """A run that saves itself; make it with `checkpointing`. Seconds."""
+    """A run that fails every `mtbf_s` seconds on average, and saves itself.
+
+    Attributes:
+        mtbf_s: mean time between failures of the whole run.
+        write_s: seconds in which a checkpoint is written, while nothing else goes on.
+        restart_s: seconds from a failure until work goes on from the last checkpoint.
+    Raises:
+        InvalidArgument: a time that makes no sense: all but `restart_s` are above 0.
+    """
 
     mtbf_s: float
     write_s: float
     restart_s: float
+
+    def __post_init__(self) -> None:
+        _check("mtbf_s", self.mtbf_s)
+        _check("write_s", self.write_s)
+        if self.restart_s != 0:
+            _check("restart_s", self.restart_s)
 
     @property
     def interval_s(self) -> float:
@@ -65,21 +79,7 @@ class Checkpointing:
         return interval_s / self.mtbf_s * survived / math.expm1(periods)
 
 
-def checkpointing(mtbf_s: float, write_s: float, restart_s: float) -> Checkpointing:
-    """Return how often to save a run that fails every `mtbf_s` seconds on average.
-
-    Args:
-        mtbf_s: mean time between failures of the whole run.
-        write_s: seconds in which a checkpoint is written, while nothing else goes on.
-        restart_s: seconds from a failure until work goes on from the last checkpoint.
-    Raises:
-        InvalidArgument: a time that makes no sense: all but `restart_s` are above 0.
-    """
-    _check("mtbf_s", mtbf_s)
-    _check("write_s", write_s)
-    if restart_s != 0:
-        _check("restart_s", restart_s)
-    return Checkpointing(mtbf_s, write_s, restart_s)
+checkpointing = Checkpointing
 
 
 def _check(name: str, seconds: float) -> None:

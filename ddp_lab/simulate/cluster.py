@@ -24,32 +24,9 @@ Link = tuple[float, float]  # alpha and beta: seconds a message and a byte
 
 @dataclass(frozen=True)
 class Cluster:
-    """Hosts that are alike; make it with `cluster`. `flops` is what a device does a second."""
+    """Hosts that are alike.
 
-    hosts: int
-    devices_per_host: int
-    flops: float
-    intra: Link
-    inter: Link
-    memory_bytes: float = math.inf
-
-    @property
-    def devices(self) -> int:
-        """Devices of all hosts."""
-        return self.hosts * self.devices_per_host
-
-
-def cluster(
-    hosts: int,
-    devices_per_host: int,
-    flops: float,
-    intra: Link,
-    inter: Link,
-    memory_bytes: float = math.inf,
-) -> Cluster:
-    """Return a cluster of hosts that are alike.
-
-    Args:
+    Attributes:
         hosts: how many there are.
         devices_per_host: devices that each has.
         flops: floating-point operations that a device gets done in a second, of a model's own:
@@ -62,21 +39,36 @@ def cluster(
         InvalidArgument: a number that no cluster has. A link that exists is faster than none: its
             beta is above 0, its alpha 0 or more.
     """
-    for name, count in (("hosts", hosts), ("devices_per_host", devices_per_host)):
-        check_count("cluster", name, count)
-    for name, value in (("flops", flops), ("memory_bytes", memory_bytes)):
-        if not value > 0:
-            raise InvalidArgument(
-                f"cluster: {name} must be above 0: got {value!r}. Pass what a device has."
-            )
-    links = (
-        _link("intra", intra, used=devices_per_host > 1),
-        _link("inter", inter, used=hosts > 1),
-    )
-    return Cluster(hosts, devices_per_host, float(flops), *links, memory_bytes)
+
+    hosts: int
+    devices_per_host: int
+    flops: float
+    intra: Link
+    inter: Link
+    memory_bytes: float = math.inf
+
+    def __post_init__(self) -> None:
+        for name in ("hosts", "devices_per_host"):
+            check_count("cluster", name, getattr(self, name))
+        for name in ("flops", "memory_bytes"):
+            if not getattr(self, name) > 0:
+                raise InvalidArgument(
+                    f"cluster: {name} must be above 0: got {getattr(self, name)!r}. Pass what a "
+                    "device has."
+                )
+        _check_link("intra", self.intra, used=self.devices_per_host > 1)
+        _check_link("inter", self.inter, used=self.hosts > 1)
+
+    @property
+    def devices(self) -> int:
+        """Devices of all hosts."""
+        return self.hosts * self.devices_per_host
 
 
-def _link(name: str, link: Link, used: bool) -> Link:
+cluster = Cluster
+
+
+def _check_link(name: str, link: Link, used: bool) -> None:
     try:
         alpha, beta = map(float, link)
     except (TypeError, ValueError):
@@ -86,7 +78,6 @@ def _link(name: str, link: Link, used: bool) -> Link:
             f"cluster: no such link: got {name}={link!r}, expected seconds a message, 0 or more, "
             "and seconds a byte, above 0. For 25 GB/s pass a beta of 1 / 25e9."
         )
-    return alpha, beta
 
 
 @dataclass(frozen=True)

@@ -53,14 +53,15 @@ def collective(
     in_pairs = (name, algorithm) in POWERS_OF_TWO and not world_size & (world_size - 1)
     if in_pairs or (name, algorithm) in IN_CIRCLES:
         alone = SymmetricWorld(world_size, link, bytes_a_byte, in_pairs)
-        _call(Communicator(alone.transport(0)), name, algorithm, count)
+        call(Communicator(alone.transport(0)), name, algorithm, count)
         return alone.clocks[0]
     world = SimWorld(world_size, link, bytes_a_byte)
-    run_threads(_call, world, (name, algorithm, count), TIMEOUT_S)
+    run_threads(call, world, (name, algorithm, count), TIMEOUT_S)
     return max(world.clocks)
 
 
-def _call(comm: Communicator, name: str, algorithm: str, count: int) -> None:
+def call(comm: Communicator, name: str, algorithm: str, count: int) -> None:
+    """Call a collective on `count` bytes in all, which split evenly among the ranks."""
     whole = np.zeros(count, np.uint8)
     rows: Any = whole.reshape(comm.size, -1)
     arguments: dict[str, tuple[Any, ...]] = {

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ddp_lab.arguments import check_name
+from ddp_lab.arguments import check_count, check_name
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.parallel.parameter_server.consistency import APPLY, CONSISTENCIES, Progress
 from ddp_lab.simulate.stragglers import Draw, draw_of
@@ -84,11 +84,7 @@ def parameter_server(
         ("steps", steps, 1),
         ("backups", backups, 0),
     ):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InvalidArgument(
-                f"parameter_server: {name} makes no sense: got {value!r}, expected {least} or "
-                "more. Pass a whole number."
-            )
+        check_count("parameter_server", name, value, least)
     if backups and consistency != "sync":
         raise InvalidArgument(
             f"parameter_server: backups make sense for 'sync' alone: got {backups} for "

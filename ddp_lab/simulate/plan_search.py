@@ -48,7 +48,7 @@ class Search:
                         for split in splits(hosts * devices)
                     ]
                 self._starts[-1].append((end, kind))
-        tightest = min(float(held.min()) for held in self._held())
+        tightest = min(float(held.min()) for kind in self._kinds.values() for _, held in kind)
         self._binds = tightest < min(costs.microbatches, self._most)
 
     def _option(
@@ -60,10 +60,6 @@ class Search:
         held = self._costs.most_held(mesh)
         runs = np.tri(len(held)) > 0  # a run has a layer
         return np.where(runs, math.inf, seconds), np.where(runs, math.inf, held)
-
-    def _held(self) -> Iterator[Array]:
-        for options in self._kinds.values():
-            yield from (held for _, held in options)
 
     def best(self, without: int = 0) -> list[Stage] | None:
         """Return the best plan, or the best without so many stages; None if there is none."""

@@ -83,9 +83,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         """Return the name under which this backend is registered."""
         return "ddp_lab"
 
-    def name(self) -> str:
-        """Return the same."""
-        return "ddp_lab"
+    name = getBackendName
 
     def setGroupName(self, name: str) -> None:
         """Keep the name that torch gives to the group."""

@@ -27,7 +27,7 @@ from ddp_lab.handle import finish_all
 from ddp_lab.transport.base import Transport
 from ddp_lab.transport.board import FAILED, RETURNED, Board
 from ddp_lab.transport.hosts import HostsTransport
-from ddp_lab.transport.links.link import Hosts, Link, home_of
+from ddp_lab.transport.links.link import Hosts, Link, home_of, hosts_of
 from ddp_lab.transport.links.measured_link import measure
 from ddp_lab.transport.shm.segment import Segment
 from ddp_lab.transport.shm.shm import ShmTransport
@@ -66,10 +66,7 @@ class Roster:
     @cached_property
     def hosts(self) -> Hosts:
         """The ranks of each machine, in the order of their first ranks."""
-        ranks_of: dict[str, list[int]] = {}
-        for rank, machine in enumerate(self.machines):
-            ranks_of.setdefault(machine, []).append(rank)
-        return tuple(tuple(ranks) for ranks in ranks_of.values())
+        return hosts_of(self.machines)
 
     @cached_property
     def ends(self) -> str:

@@ -41,7 +41,6 @@ class DeviceWorld(ThreadWorld):
             self.side_streams = [self.module.Stream() for _ in range(size)]  # of asynchronous calls
 
     def transport(self, rank: int) -> "DeviceTransport":
-        """Return the end of `rank`."""
         return DeviceTransport(self, rank)
 
     @contextmanager
@@ -98,7 +97,6 @@ class DeviceTransport(HoldsTensors, ThreadTransport):
         self.device = world.device
 
     def beside(self, job: Callable[[], Any]) -> Callable[[], Any]:
-        """Return a job for the thread of asynchronous calls; see `DeviceWorld.beside`."""
         return self._world.beside(self.rank, job)
 
     def isend(self, array: Any, dst: int, *, channel: int = 0, header: bytes = b"") -> Sent:
@@ -113,7 +111,6 @@ class DeviceTransport(HoldsTensors, ThreadTransport):
     def irecv(
         self, src: int, *, channel: int = 0, buffer: NDArray | None = None
     ) -> "DeviceReceive":
-        """Receive the next array from `src`."""
         return DeviceReceive(self._world, src, self.rank, channel, buffer)
 
 
@@ -123,7 +120,6 @@ class DeviceReceive(Receive):
     _world: DeviceWorld
 
     def wait(self, timeout_s: float | None = None) -> Any:
-        """Return the array, or the buffer filled with it."""
         self._world.wait(self, timeout_s)
         if isinstance(self._array, DeviceArray) and self.note is not None:
             stream = self._world.module.current_stream()

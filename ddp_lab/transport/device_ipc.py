@@ -18,12 +18,12 @@ import torch
 from torch.multiprocessing import reductions, set_sharing_strategy
 
 from ddp_lab.device_array import DeviceArray, HoldsTensors, synchronize
-from ddp_lab.transport.base import NDArray, Work, deliver
+from ddp_lab.transport.base import NDArray, Probes, Transport, Work, deliver
 
 HANDLE = b"\x01"  # begins the header of a message that is a handle; headers are printable text
 
 
-class IpcTransport(HoldsTensors):
+class IpcTransport(HoldsTensors, Transport, Probes):
     """One rank's end: `host` carries handles, headers and NumPy arrays."""
 
     def __init__(self, host: Any, device: torch.device) -> None:
@@ -38,7 +38,6 @@ class IpcTransport(HoldsTensors):
         self.host = host
 
     def isend(self, array: Any, dst: int, *, channel: int = 0, header: bytes = b"") -> Work:
-        """Send a copy."""
         if isinstance(array, DeviceArray):
             copy = array.tensor.clone()
             synchronize(self.device)
@@ -48,16 +47,13 @@ class IpcTransport(HoldsTensors):
         return work
 
     def irecv(self, src: int, *, channel: int = 0, buffer: Any = None) -> "IpcReceive":
-        """Receive the next array from `src`."""
         return IpcReceive(self, self.host.irecv(src, channel=channel), src, buffer)
 
     def probe(self, src: int, channel: int) -> bool:
-        """Return whether a message of `src` on this channel waits for a receive."""
         waits: bool = self.host.probe(src, channel)
         return waits
 
     def close(self) -> None:
-        """Close the transport beneath."""
         self.host.close()
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy.typing as npt
 
-from ddp_lab.transport.base import NDArray, Shape, SharesMemory, Tells, Transport, Work
+from ddp_lab.transport.base import NDArray, Probes, Shape, SharesMemory, Tells, Transport, Work
 from ddp_lab.transport.links.link import Hosts, Link, home_of
 
 
-class HostsTransport:
+class HostsTransport(Transport, Probes):
     """One rank's end of its host's memory, and of the links to all other hosts."""
 
     def __init__(
@@ -31,17 +31,14 @@ class HostsTransport:
         return self._near if peer in self._neighbours else self._far
 
     def isend(self, array: NDArray, dst: int, *, channel: int = 0, header: bytes = b"") -> Work:
-        """Send a copy."""
         sent: Work = self._way_to(dst).isend(array, dst, channel=channel, header=header)
         return sent
 
     def irecv(self, src: int, *, channel: int = 0, buffer: NDArray | None = None) -> Work:
-        """Receive the next array from `src`."""
         work: Work = self._way_to(src).irecv(src, channel=channel, buffer=buffer)
         return work
 
     def probe(self, src: int, channel: int) -> bool:
-        """Return whether a message of `src` on this channel waits for a receive."""
         return bool(self._way_to(src).probe(src, channel))
 
     def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
@@ -63,6 +60,5 @@ class HostsTransport:
             self._far.tolerate(ranks)
 
     def close(self) -> None:
-        """Close both ways."""
         self._far.close()
         self._near.close()

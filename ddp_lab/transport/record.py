@@ -68,7 +68,7 @@ class Log:
         return Traffic(n_bytes, len(self.sends) + len(self.shared))
 
 
-class Recorder:
+class Recorder(Transport):
     """A transport that does what the one beneath it does, and keeps a `Log`."""
 
     def __init__(
@@ -106,7 +106,6 @@ class Recorder:
         self._step += 1
 
     def isend(self, array: NDArray, dst: int, *, channel: int = 0, header: bytes = b"") -> Work:
-        """Record and send."""
         self.log.sends.append((dst, channel, array.nbytes, self.now(), self.op, self._step))
         self._step += 1
         return self.transport.isend(array, dst, channel=channel, header=header)
@@ -119,11 +118,9 @@ class Recorder:
         return _Received(self, work, times, len(times) - 1)
 
     def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
-        """Return a buffer of the transport beneath."""
         return self.transport.empty(shape, dtype)
 
     def close(self) -> None:
-        """Close the transport beneath."""
         self.transport.close()
 
 

@@ -40,7 +40,6 @@ class TurnWorld(ThreadWorld):
         self._deadlock = ""
 
     def transport(self, rank: int) -> ThreadTransport:
-        """Return the end of `rank`."""
         return TurnTransport(self, rank)
 
     def enter(self, rank: int) -> None:
@@ -135,7 +134,6 @@ class SimWorld(TurnWorld):
         self.clocks = [0.0] * size
 
     def transport(self, rank: int) -> "SimTransport":
-        """Return the end of `rank`."""
         return SimTransport(self, rank)
 
 

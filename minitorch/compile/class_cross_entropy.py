@@ -10,8 +10,6 @@ NumPy needs a dozen calls for either, of which a small network's training step w
 May import: row_kernels, engine; allocator.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -41,7 +39,7 @@ def class_loss(
         return None
     flags = np.zeros(2, np.int64)
     losses = np.empty(labels.shape, logits.dtype)
-    kind, x, how = _laid_out(logits)
+    kind, x, how = _lay_out(logits)
     arrays = (x, _as_int64(labels), flags, losses)
     row_kernels.run(f"{kind}_loss", arrays, smoothing, first=ignore, **how)
     return None if flags[0] else (losses, bool(flags[1]))
@@ -63,7 +61,7 @@ def class_gradient(
     """
     if g.shape not in ((), labels.shape) or g.dtype != logits.dtype or not _fits(labels, logits):
         return None
-    kind, x, how = _laid_out(logits)
+    kind, x, how = _lay_out(logits)
     out = allocator.empty(x.shape, x.dtype)
     if kind == "plane" or (g.ndim > 1 and not g.flags.c_contiguous):
         g = np.ascontiguousarray(np.broadcast_to(g, labels.shape))
@@ -82,7 +80,7 @@ def _fits(labels: _Array, logits: _Array) -> bool:
     return known and 2 <= len(shape) <= 3 and shape[1] > 0 and labels.shape == shape[:1] + shape[2:]
 
 
-def _laid_out(logits: _Array) -> tuple[str, _Array, dict[str, int]]:
+def _lay_out(logits: _Array) -> tuple[str, _Array, dict[str, int]]:
     """Return the kernel's kind, the logits as it takes them, and their sizes.
 
     Planes whose classes lie side by side are rows.

@@ -11,8 +11,6 @@ digest of the kernel's text, the processor and the compiler.
 May import: nothing of ours. Source: System V ABI, AMD64 supplement, section 4.4 (relocations).
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import importlib.util

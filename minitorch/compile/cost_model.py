@@ -13,8 +13,6 @@ May import: errors, schedule, tasks, gpu.devices. Source: Friedman, Ann. Statist
 Chen et al., NeurIPS 2018 (Learning to Optimize Tensor Programs), section 3.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,7 +39,7 @@ class Ridge:
     def __init__(self, penalty: float = 1.0) -> None:
         self.penalty = penalty
 
-    def fit(self, x_NF: _Array, y_N: _Array) -> Ridge:
+    def fit(self, x_NF: _Array, y_N: _Array) -> "Ridge":
         """Solve (XᵀX + penalty · I) w = Xᵀy about the means."""
         self.mean, self.scale = x_NF.mean(0), x_NF.std(0)
         self.scale[self.scale == 0] = 1.0
@@ -82,7 +80,7 @@ class Trees:
         self.rounds, self.depth, self.rate, self.least = rounds, depth, rate, least
         self.ranking = ranking
 
-    def fit(self, x_NF: _Array, y_N: _Array) -> Trees:
+    def fit(self, x_NF: _Array, y_N: _Array) -> "Trees":
         """Grow the trees, one after another."""
         values = [np.unique(column) for column in x_NF.T]
         cuts = [(f, c) for f, v in enumerate(values) for c in (v[:-1] + v[1:]) / 2]
@@ -94,7 +92,7 @@ class Trees:
         numbers, everywhere = answers.astype(float), np.ones(len(y_N))
         for _ in range(self.rounds if cuts else 0):
             rest = by_pairs(guesses, y_N) if self.ranking else y_N - guesses
-            self.trees.append(self._grown(numbers, rest, everywhere, self.depth))
+            self.trees.append(self._grow(numbers, rest, everywhere, self.depth))
             guesses += self.rate * _values(self.trees[-1], answers)
         return self
 
@@ -108,7 +106,7 @@ class Trees:
     def _answers(self, x_NF: _Array) -> _Array:
         return np.asfortranarray(x_NF[:, self.columns] > self.cuts)  # read by columns
 
-    def _grown(self, answers: _Array, rest: _Array, chosen: _Array, depth: int) -> Tree:
+    def _grow(self, answers: _Array, rest: _Array, chosen: _Array, depth: int) -> Tree:
         """Return the tree that is fitted to what is left over of the chosen rows, each 1 or 0."""
         mine = rest * chosen
         rows, total = chosen.sum(), mine.sum()
@@ -124,7 +122,7 @@ class Trees:
             return float(total / rows)
         says_yes = chosen * answers[:, best]
         parts = (chosen - says_yes, says_yes)
-        below = [self._grown(answers, rest, part, depth - 1) for part in parts]
+        below = [self._grow(answers, rest, part, depth - 1) for part in parts]
         return best, below[0], below[1]
 
 
@@ -168,7 +166,7 @@ class CostModel:
         self.features = _of_device if schedule_for(device) is DeviceSchedule else _of
         self._knobs: list[str] = []
 
-    def fit(self, points: Points, seconds: Sequence[float], prepared: Any = None) -> CostModel:
+    def fit(self, points: Points, seconds: Sequence[float], prepared: Any = None) -> "CostModel":
         """Learn from points that took so many seconds; return self.
 
         Args:
@@ -201,9 +199,9 @@ class CostModel:
         return plain, np.hstack([plain, derived.reshape(len(points), -1)])
 
     def _fit(self, features: tuple[_Array, _Array], y: _Array) -> None:
-        plain, made = features
-        self._ridge = Ridge().fit(made, y) if self.kind in ("both", "ridge") else None
-        left = y - self._ridge.predict(made) if self._ridge else y
+        plain, derived = features
+        self._ridge = Ridge().fit(derived, y) if self.kind in ("both", "ridge") else None
+        left = y - self._ridge.predict(derived) if self._ridge else y
         trees = Trees(ranking=self.kind == "rank")
         self._trees = trees.fit(plain, left) if self.kind != "ridge" else None
         self._line = (1.0, 0.0)
@@ -220,10 +218,10 @@ class CostModel:
         """
         if not self._knobs:
             raise ArgumentError("predict: the model has not been fitted. Call fit first.")
-        plain, made = prepared or self.prepare(points)
+        plain, derived = prepared or self.prepare(points)
         total = np.zeros(len(plain))
         if self._ridge:
-            total += self._ridge.predict(made)
+            total += self._ridge.predict(derived)
         if self._trees:
             total += self._trees.predict(plain)
         slope, start = self._line

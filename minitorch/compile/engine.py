@@ -6,8 +6,6 @@ target machine have crashed. Compiling takes some ten milliseconds a kernel.
 May import: errors, extras, code_cache; llvmlite, inside functions.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import importlib

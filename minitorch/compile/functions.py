@@ -19,8 +19,6 @@ Manual for the Elementary Functions, 1980, and P. T. P. Tang, ACM TOMS 15(2), 19
 the reduced argument is small enough for them; erf by W. J. Cody, Math. Comp. 23, 1969.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -48,15 +46,15 @@ BIAS = {True: 127, False: 1023}
 def exp(t: Text, x: str) -> str:
     """e to the x."""
     low, high = EXP_RANGE[t.single]
-    power, r = _reduced(t, clamped(t, x, low, high))
+    power, r = _reduce(t, clamped(t, x, low, high))
     series = t.polynomial(r, [1 / math.factorial(k) for k in reversed(range(EXP_TERMS[t.single]))])
-    return _scaled(t, series, power)
+    return _scale(t, series, power)
 
 
 def expm1(t: Text, x: str) -> str:
     """exp(x) - 1, exact near 0: 2ⁿ·(exp(r) - 1) + (2ⁿ - 1)."""
     low, high = EXP_RANGE[t.single][0] / 2, EXP_RANGE[t.single][1]
-    power, r = _reduced(t, clamped(t, x, low, high))
+    power, r = _reduce(t, clamped(t, x, low, high))
     terms = [1 / math.factorial(k) for k in reversed(range(2, EXP_TERMS[t.single] + 1))]
     series = t.fma(t.mul(r, r), t.polynomial(r, terms), r)
     half = t.int_op("sub", power, t.whole(1))  # 2ⁿ⁻¹, as 2¹²⁸ is not a number
@@ -67,7 +65,7 @@ def expm1(t: Text, x: str) -> str:
     return t.either(t.compare("oeq", x, t.number(0.0)), x, result)  # -0 stays
 
 
-def _reduced(t: Text, x: str) -> tuple[str, str]:
+def _reduce(t: Text, x: str) -> tuple[str, str]:
     """Return n, an integer, and r with x = n·ln 2 + r and |r| <= ln 2 / 2."""
     magic = 1.5 * 2.0 ** MANTISSA[t.single]  # adding it rounds to a whole number in the low bits
     shifted = t.fma(x, t.number(1 / math.log(2)), t.number(magic))
@@ -79,7 +77,7 @@ def _reduced(t: Text, x: str) -> tuple[str, str]:
     return power, t.fma(n, t.number(-low), r)
 
 
-def _scaled(t: Text, x: str, power: str) -> str:
+def _scale(t: Text, x: str, power: str) -> str:
     """Return x · 2^power in two factors, so that the result may be a denormal."""
     half = t.int_op("ashr", power, t.whole(1))
     rest = t.int_op("sub", power, half)
@@ -230,10 +228,10 @@ TERMS = {True: 5, False: 8}  # of each series on |r| <= π/4, after its first
 
 def circular(name: str, t: Text, x: str) -> str:
     """Return sin or cos of x, radians."""
-    return _called(name, t, partial(_body, name=name), x)
+    return _call(name, t, partial(_body, name=name), x)
 
 
-def _called(name: str, t: Text, body: Callable[[Text], None], *operands: str) -> str:
+def _call(name: str, t: Text, body: Callable[[Text], None], *operands: str) -> str:
     """Return what a function of vectors %x, %y gives, which is defined once, by its body."""
     function = f"{name}.{t.width}.{t.scalar}"
     if function not in t.defined:
@@ -255,7 +253,7 @@ def _body(t: Text, name: str) -> None:
     t.label("far")
     t.do(f"ret {t.vector} {t.intrinsic(name, '%x')}")
     t.label("near")
-    result = _turned(t, "%x", 0 if name == "sin" else 1)
+    result = _turn(t, "%x", 0 if name == "sin" else 1)
     if name == "sin":  # -0 stays
         result = t.either(t.compare("oeq", "%x", t.number(0.0)), "%x", result)
     t.do(f"ret {t.vector} {result}")
@@ -268,7 +266,7 @@ def _in_a_lane(t: Text, mask: str) -> str:
     return t.emit(f"icmp ne i{t.width} {t.emit(f'bitcast {t.mask} {mask} to i{t.width}')}, 0")
 
 
-def _turned(t: Text, x: str, quarters: int) -> str:
+def _turn(t: Text, x: str, quarters: int) -> str:
     """Return sin(x + quarters · π/2)."""
     magic = 1.5 * 2.0 ** MANTISSA[t.single]  # adding it rounds to a whole number in the low bits
     shifted = t.fma(x, t.number(2 / math.pi), t.number(magic))
@@ -308,7 +306,7 @@ ROUNDS = {True: 6, False: 16}  # of a stage, each of which takes 23 (52) bits of
 
 def fmod(t: Text, x: str, y: str) -> str:
     """x - y·trunc(x / y), exact, with the sign of x."""
-    return _called("fmod", t, _remainder_body, x, y)
+    return _call("fmod", t, _remainder_body, x, y)
 
 
 def _remainder_body(t: Text) -> None:

@@ -6,8 +6,6 @@ programs the same one, so a structure is compiled once in a process.
 May import: rows, loops, pool, engine; allocator, errors, shapes.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import struct

@@ -18,8 +18,6 @@ hundred times slower.
 May import: text, rows.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from . import rows
@@ -119,17 +117,12 @@ class _Loops:
                 at = t.at(at, t.times(i, stride))
             self.starts.append(at)
             if k < len(self.layout.kinds) - 1 and kind == "b":
-                self.ready[k] = self._splat(k, at)
+                self.ready[k] = self._as_value(k, t.spread_from(at, self.elements[k]))
         self.last = t.minus(count, "1")
         if self.reduction:
             identity = self.keep.number(IDENTITY[self.reduction])
             self.keep.store(identity, self.total, how="align 64")
-        whole = t.emit(f"and i64 {count}, {-t.width}")
-        with t.loop("i", whole, t.width) as i:
-            self._vector(i, None)
-        rest = t.minus(count, whole)
-        with t.when(t.emit(f"icmp sgt i64 {rest}, 0")):
-            self._vector(whole, t.first_lanes(rest))
+        t.each(self._vector, count)
         if self.reduction:
             self._store_total()
 
@@ -176,7 +169,7 @@ class _Loops:
         if kind == "b":
             return self.ready[k]
         if kind == "s":
-            value = self._gathered(k, i, inside)
+            value = self._gather(k, i, inside)
         else:
             at = t.at(self.starts[k], t.times(i, self.item[k]))
             value = t.load(at, inside, element=element)
@@ -191,13 +184,7 @@ class _Loops:
             return value
         return self.t.emit(f"icmp ne {self.t.of('i8')} {value}, zeroinitializer")
 
-    def _splat(self, k: int, at: str) -> str:
-        """Load the one element that operand `k` has in this row, into every lane."""
-        t, element = self.t, self.elements[k]
-        number = t.emit(f"load {element}, ptr {at}, align 1")
-        return self._as_value(k, t.spread(element, number))
-
-    def _gathered(self, k: int, i: str, inside: str | None) -> str:
+    def _gather(self, k: int, i: str, inside: str | None) -> str:
         """Load a vector of a strided operand; past the end, the last element again."""
         t, element, value = self.t, self.elements[k], "poison"
         for lane in range(t.width):

@@ -8,8 +8,6 @@ May import: text, engine, pool, kernels; arrays.allocator.
 Source: Van Zee & van de Geijn, ACM Trans. Math. Softw. 41(3), 2015 (BLIS).
 """
 
-from __future__ import annotations
-
 import functools
 import struct
 from collections.abc import Callable, Sequence
@@ -55,11 +53,10 @@ def add_terms(
         further = t.times(k, step)
         vectors = [t.load(t.at(at, further, t.scalar), align=t.item) for at in columns]
         for i, line in enumerate(lines):
-            number = t.emit(f"load {t.scalar}, ptr {t.at(line, k, t.scalar)}, align {t.item}")
-            many = t.spread(t.scalar, number)
+            number = t.spread_from(t.at(line, k, t.scalar))
             for v, vector in enumerate(vectors):
                 place = sums[i * len(columns) + v]
-                t.store(t.fma(many, vector, t.load(place, align=64)), place, how="align 64")
+                t.store(t.fma(number, vector, t.load(place, align=64)), place, how="align 64")
 
 
 @functools.cache
@@ -91,9 +88,9 @@ def pack_weights(weights_VHK: _Array) -> _Array:
     vectors, hidden, depth = weights_VHK.shape
     dtype = weights_VHK.dtype
     width = lanes(dtype.name)
-    made = allocator.empty((-(-hidden // width), depth, vectors, width), dtype)
+    panels = allocator.empty((-(-hidden // width), depth, vectors, width), dtype)
     function, pack = _packing(dtype.name, vectors)
     strides = (stride // dtype.itemsize for stride in weights_VHK.strides)
-    table = pack(depth, hidden, *strides, *kernels.places_of((weights_VHK, made)))
-    pool.share(function.call, len(made), -(-GRAIN // max(made[0].size, 1)), table)
-    return made
+    table = pack(depth, hidden, *strides, *kernels.places_of((weights_VHK, panels)))
+    pool.share(function.call, len(panels), -(-GRAIN // max(panels[0].size, 1)), table)
+    return panels

@@ -14,8 +14,6 @@ After a fork the child has none of these threads: it starts its own at its first
 May import: engine; threads. Source: OpenBLAS's cblas.h, openblas_set_threads_callback_function.
 """
 
-from __future__ import annotations
-
 import contextvars
 import ctypes
 import functools

@@ -7,11 +7,9 @@ padded image is cut into s by s phases, each of every s-th row and column, so th
 row of the result always lie side by side, whatever the stride. Many samples lie last, and are then
 part of a row.
 
-May import: allocator, errors, tasks, schedule, tiled_loops, engine, pool, kernels,
+May import: allocator, errors, tasks, schedule, tiled_loops, engine, pool, kernels, layouts,
 gpu.cuda_driver.
 """
-
-from __future__ import annotations
 
 import functools
 import struct
@@ -26,6 +24,7 @@ from ..arrays import allocator
 from ..errors import ArgumentError, DTypeError
 from . import engine
 from .gpu.cuda_driver import DeviceProductKernel
+from .images.layouts import Layout
 from .kernels import check_fits, places_of
 from .pool import parallel_for
 from .schedule import DeviceSchedule, Schedule, schedule_for
@@ -40,20 +39,21 @@ class Image:
     """How the image of one task lies, with the tables that say where windows are.
 
     Attributes:
+        layout: gives the image in the order in which it is read.
         addresses: of the slots (three numbers a vector of places) and the offsets (one a term).
     """
 
     def __init__(self, task: Task, lanes: int) -> None:
         count, c, h, w, o, kh, kw, s, padding = task.sizes
-        rows, columns = -(-(h + 2 * padding) // s), -(-(w + 2 * padding) // s)
-        self.task, self.lanes = task, lanes
-        self.last = task.samples_last
-        batch, outer = (count, 1) if self.last else (1, count)
-        self.shape = (outer, c, s, s, rows, columns, batch)
+        size, last = (-(-(h + 2 * padding) // s), -(-(w + 2 * padding) // s)), task.samples_last
+        phases, border = (range(s), range(s)), (padding, padding)
+        self.layout = Layout(task.sizes[:4], phases, size, (s, s), border, last, task.dtype)
         height, width = task.places[0], task.lines[1]
-        self.as_it_is = s == 1 and padding == 0 and width % lanes == 0
-        columns *= batch
-        plane, item = rows * columns, task.item_bytes
+        # whole vectors are loaded: none may reach over the end of an image that is not copied
+        self.layout.same &= width % lanes == 0
+        batch, outer = (count, 1) if last else (1, count)
+        columns = size[1] * batch
+        plane, item = size[0] * columns, task.item_bytes
         at, y, x = np.ix_(np.arange(outer), np.arange(height), np.arange(0, width, lanes))
         slots = np.stack(
             np.broadcast_arrays(
@@ -68,28 +68,6 @@ class Image:
         offsets = (phase * plane + i // s * columns + j // s * batch) * item
         self._tables = [np.ascontiguousarray(t, np.int64) for t in (slots, offsets)]
         self.addresses = tuple(t.ctypes.data for t in self._tables)
-        self._local = threading.local()
-
-    def laid_out(self, x: _Array) -> _Array:
-        """Return an image in the order in which it is read; the same memory where it is so."""
-        if self.as_it_is and (np.moveaxis(x, 0, -1) if self.last else x).flags.c_contiguous:
-            return x
-        phases: _Array | None = getattr(self._local, "phases", None)
-        if phases is None:
-            size = int(np.prod(self.shape))
-            memory = np.zeros(size + self.lanes, x.dtype)  # the last vector may reach over the end
-            phases = self._local.phases = memory[:size].reshape(self.shape)
-        s, p = self.task.sizes[7:]
-        image = np.moveaxis(phases[0], -1, 0) if self.last else phases[..., 0]
-        (n, c, h, w), (rows, columns) = x.shape, image.shape[-2:]
-        if s == 1:
-            image[:, :, 0, 0, p : p + h, p : p + w] = x
-        else:
-            padded = np.zeros((n, c, rows * s, columns * s), x.dtype)
-            padded[:, :, p : p + h, p : p + w] = x
-            cut = padded.reshape(n, c, rows, s, columns, s)
-            image[...] = cut.transpose(0, 1, 3, 5, 2, 4)
-        return phases
 
 
 def convolve_with_blas(task: Task, x: _Array, weights: _Array) -> _Array:
@@ -166,7 +144,7 @@ class ProductKernel:
         apart = out is None or last or any(np.may_share_memory(out, x) for x in (a, b, bias))
         memory = out
         if apart or memory is None:
-            memory = self._new((*shape[1:], shape[0]) if last else shape)
+            memory = allocator.empty((*shape[1:], shape[0]) if last else shape, self.dtype)
         if len(shape) > 2 and self.task.operator == "matmul":
             a, b = (np.broadcast_to(x, (*shape[:-2], *x.shape[-2:])) for x in (a, b))
             for at in np.ndindex(*shape[:-2]):
@@ -179,9 +157,6 @@ class ProductKernel:
         if apart:
             out[...] = result
         return out
-
-    def _new(self, shape: tuple[int, ...]) -> _Array:
-        return allocator.empty(shape, self.dtype)
 
     def _check_arrays(self, a: Any, b: Any, bias: Any) -> tuple[_Array, _Array, _Array]:
         """Return arrays of this dtype; where there is no bias, A stands for it."""
@@ -202,7 +177,7 @@ class ProductKernel:
             self._with_numpy(a, b, bias, np.moveaxis(out, -1, 0) if last else out)
             return
         if self._image is not None:
-            a, b = b.reshape(b.shape[0], -1), self._image.laid_out(a)
+            a, b = b.reshape(b.shape[0], -1), self._image.layout(a)
         elif b.strides[1] != b.itemsize:
             b = np.ascontiguousarray(b)
         places = places_of((a, b, out, bias))

@@ -8,8 +8,6 @@ products and comparisons round exactly as NumPy's do: nothing is contracted or r
 May import: text, functions, errors.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -242,10 +240,7 @@ def across(t: Text, reduction: str, vector: str) -> str:
     """Fold the lanes of a vector: with its own half turned, quarter turned, ... Return lane 0."""
     turn = t.width // 2
     while turn:
-        order = ", ".join(f"i32 {(i + turn) % t.width}" for i in range(t.width))
-        turned = t.emit(
-            f"shufflevector {t.vector} {vector}, {t.vector} poison, <{t.width} x i32> <{order}>"
-        )
-        vector = fold(t, reduction, vector, turned)
+        lanes = [(i + turn) % t.width for i in range(t.width)]
+        vector = fold(t, reduction, vector, t.shuffle(vector, "poison", lanes))
         turn //= 2
-    return t.emit(f"extractelement {t.vector} {vector}, i32 0")
+    return t.lane(t.vector, vector, 0)

@@ -27,8 +27,6 @@ Source: Goto & van de Geijn, ACM Trans. Math. Softw. 34(3), 2008; Chen et al., O
 NVIDIA, CUDA C++ Programming Guide, sections 3.2.4 (shared memory) and 16.1 (limits).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -247,7 +245,6 @@ class DeviceSchedule(Schedule):
 
     @staticmethod
     def complete(point: Mapping[str, object]) -> dict[str, object]:
-        """Return a point with every knob."""
         knobs = Schedule.complete(point)
         sizes = [knobs[name] for name in ("rows", "vectors", "lanes")]
         rows, vectors, lanes = (x if isinstance(x, int) else 1 for x in sizes)
@@ -257,12 +254,10 @@ class DeviceSchedule(Schedule):
 
     @staticmethod
     def complete_alike(names: Collection[str]) -> dict[str, object] | None:
-        """Return what fills any point of these knobs; None where tiles follow from others."""
         return DeviceSchedule.complete({}) if {"tile_m", "tile_n"} <= set(names) else None
 
     @staticmethod
     def fault(task: Task, knobs: Mapping[str, Any]) -> str | None:
-        """Return which knob is wrong, and why; None if all is legal."""
         why = Schedule.fault(task, knobs)
         if why:
             return why

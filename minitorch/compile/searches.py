@@ -11,8 +11,6 @@ one generator, so that a seed gives the same search again.
 May import: cost_model, spaces. Source: Chen et al., NeurIPS 2018, section 4.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property

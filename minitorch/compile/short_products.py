@@ -10,8 +10,6 @@ blocks of rows, and a sum is in registers from its first term to its last.
 May import: text, engine, pool, kernels, panels.
 """
 
-from __future__ import annotations
-
 import functools
 import struct
 from typing import Any

@@ -6,8 +6,6 @@ search on it takes a second and is the same for everybody.
 May import: errors, threads, tasks, schedule.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json

@@ -7,8 +7,6 @@ a window.
 May import: errors.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -7,11 +7,9 @@ The text fits LLVM 15 and newer: pointers are opaque, and nothing is used that w
 May import: nothing of ours. Source: the LLVM Language Reference.
 """
 
-from __future__ import annotations
-
 import functools
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partialmethod
 
@@ -42,7 +40,7 @@ class Text:
         self._count = 0
         self._labels = 0
 
-    def beside(self, dtype: str, width: int, prefix: str) -> Text:
+    def beside(self, dtype: str, width: int, prefix: str) -> "Text":
         """Return a text of other numbers or lanes that writes into the same function."""
         text = Text(dtype, width, prefix)
         text.lines, text.declared, text.defined = self.lines, self.declared, self.defined
@@ -170,14 +168,20 @@ class Text:
         zeros = f"<{self.width} x i32> zeroinitializer"
         return self.emit(f"shufflevector {kind} {first_lane}, {kind} poison, {zeros}")
 
-    def counted(self, first: int = 0) -> str:
-        """Return a constant vector of integers of 64 bits that count from `first`."""
-        return "<" + ", ".join(f"i64 {first + i}" for i in range(self.width)) + ">"
+    def spread_from(self, at: str, element: str = "") -> str:
+        """Return the value at an address, of this text's numbers unless given, in every lane."""
+        element = element or self.scalar
+        return self.spread(element, self.emit(f"load {element}, ptr {at}, align 1"))
+
+    def shuffle(self, a: str, b: str, lanes: Sequence[int], element: str = "") -> str:
+        """Return the lanes that have these numbers in two vectors behind each other."""
+        kind, order = self.of(element or self.scalar), ", ".join(f"i32 {lane}" for lane in lanes)
+        return self.emit(f"shufflevector {kind} {a}, {kind} {b}, <{self.width} x i32> <{order}>")
 
     def first_lanes(self, count: str) -> str:
         """Return the mask of the first `count` lanes, a number of 64 bits."""
-        counts = self.spread("i64", count)
-        return self.emit(f"icmp slt {self.of('i64')} {self.counted()}, {counts}")
+        numbers = ", ".join(f"i64 {i}" for i in range(self.width))
+        return self.emit(f"icmp slt {self.of('i64')} <{numbers}>, {self.spread('i64', count)}")
 
     def _suffix(self, element: str) -> str:
         return f"v{self.width}{element or ('f32' if self.single else 'f64')}"
@@ -279,6 +283,16 @@ class Text:
         self.do(f"%{name}.next = add i64 %{name}, {step}")
         self.do(f"br label %{name}.head")
         self.label(f"{name}.end")
+
+    def each(self, body: Callable[[str, str | None], object], stop: str, start: str = "0") -> None:
+        """Write a loop over whole vectors, and what is left under a mask."""
+        length = self.minus(stop, start) if start != "0" else stop
+        whole = self.plus(start, self.emit(f"and i64 {length}, {-self.width}"))
+        with self.loop("v", whole, self.width, start) as v:
+            body(v, None)
+        rest = self.minus(stop, whole)
+        with self.when(self.emit(f"icmp sgt i64 {rest}, 0")):
+            body(whole, self.first_lanes(rest))
 
     @contextmanager
     def when(self, *conditions: str) -> Iterator[None]:

@@ -181,10 +181,8 @@ class Block:
         a_at = t.times(k, self.rows * t.item if self.plan.schedule["pack_a"] else "%a_k")
         added = []
         for i in range(self.rows):
-            element = t.emit(f"load {t.scalar}, ptr {t.at(self.a_rows[i], a_at)}, align {t.item}")
-            spread = t.spread(t.scalar, element)
-            at = i * self.vectors
-            added += [t.fma(spread, row_of_b[v], sums[at + v]) for v in range(self.vectors)]
+            number, at = t.spread_from(t.at(self.a_rows[i], a_at)), i * self.vectors
+            added += [t.fma(number, row_of_b[v], sums[at + v]) for v in range(self.vectors)]
         return added
 
     def _row_of_b(self, k: str) -> list[str]:
@@ -218,8 +216,7 @@ class Block:
         """Add the bias, one a column or one an output channel, and cut at zero."""
         t = self.t
         if "bias" in epilogue and self.plan.convolution:
-            places = [t.at("%bias", i * t.item) for i in range(self.rows)]
-            each = [t.spread(t.scalar, t.emit(f"load {t.scalar}, ptr {at}")) for at in places]
+            each = [t.spread_from(t.at("%bias", i * t.item)) for i in range(self.rows)]
             sums = [t.add(s, each[i]) for (i, _), s in zip(self.cells, sums, strict=True)]
         elif "bias" in epilogue:
             places = [t.at("%bias", v * self.plan.vector_bytes) for v in range(self.vectors)]

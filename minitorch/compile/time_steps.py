@@ -13,8 +13,6 @@ May import: text, functions, engine, pool, kernels, panels.
 Source: Appleyard, Kocisky & Blunsom, arXiv:1604.01946, 2016.
 """
 
-from __future__ import annotations
-
 import functools
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -48,7 +46,7 @@ class _Kernel:
         width: of a row of `a`; `depth` may be 0.
     """
 
-    def __init__(self, step: _Step, dtype: str) -> None:
+    def __init__(self, step: "_Step", dtype: str) -> None:
         self.step = step
         self.t = t = Text(dtype, panels.lanes(dtype))
         numbers = t.fields("i64", 6)

@@ -8,8 +8,6 @@ tuned unless somebody asks, and without a table nothing is looked for but the di
 May import: engine, tasks, schedule, products, tuning.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -98,7 +96,7 @@ def get_cache_directory() -> Path:
     return _table.directory
 
 
-def keep(tuned: Tuned) -> Kept:
+def keep(tuned: "Tuned") -> Kept:
     """Add what `tune` found to the table of this processor, with NumPy's time beside it.
 
     Raises:
@@ -131,7 +129,7 @@ def measure_in_turns(schedule: Schedule) -> Kept:
     return Kept(point, seconds, library_seconds)
 
 
-def kernel_for(task: Task | Sequence[object]) -> ProductKernel | None:
+def kernel_for(task: Task | Sequence[object]) -> "ProductKernel | None":
     """Return the tuned kernel of a task where it was faster than NumPy; None otherwise."""
     task = task_of(task)
     entry = _table.table().get(task)
@@ -146,7 +144,7 @@ def kernel_for(task: Task | Sequence[object]) -> ProductKernel | None:
 
 def convolution(
     x: Any, w: Any, stride: Sequence[int], padding: Sequence[int]
-) -> ProductKernel | None:
+) -> "ProductKernel | None":
     """Return the tuned kernel for the convolution of such arrays, if it is one and pays."""
     sizes, square = (*x.shape, *w.shape), len({*stride}) == len({*padding}) == 1
     if not _table.table() or len(x.shape) != 4 or x.dtype != w.dtype or not square:

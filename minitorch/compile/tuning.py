@@ -16,8 +16,6 @@ where it takes longer than it did at its best, the machine is busy and the candi
 May import: errors, engine, tasks, schedule, products, spaces, searches.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -1,7 +1,5 @@
 """Datasets: things with a length and items by index, and ways to cut and join them."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -20,7 +18,7 @@ class Dataset(Generic[T_co]):
     def __getitem__(self, index: int) -> T_co:
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__. Define it.")
 
-    def __add__(self, other: Dataset[object]) -> ConcatDataset:
+    def __add__(self, other: "Dataset[object]") -> "ConcatDataset":
         return ConcatDataset([self, other])
 
 

@@ -1,7 +1,5 @@
 """Handwritten digits, 8 by 8 pixels, as scikit-learn ships them: nothing is downloaded."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from minitorch.data.dataset import TensorDataset

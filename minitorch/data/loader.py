@@ -5,8 +5,6 @@ both of which release the GIL, and a thread starts in microseconds and hands ove
 Batches arrive in the sampler's order whatever the number of workers.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -3,8 +3,6 @@
 Indices are drawn as they are asked for, so a pass over 10^10 of them takes no memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from itertools import chain, islice
 from typing import Any, TypeAlias

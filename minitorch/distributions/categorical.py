@@ -1,7 +1,5 @@
 """The categorical distribution: one of K classes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -56,7 +54,7 @@ class Categorical(Distribution):
         lowest = finfo(self.logits.dtype).min
         return -(self.probs * self.logits.clamp(min=lowest)).sum(-1)
 
-    def _divergence(self, q: Categorical) -> Tensor:
+    def _divergence(self, q: "Categorical") -> Tensor:
         """Sum p (ln p - ln q): infinite where q is 0 and p is not, 0 where p is 0."""
         parts = self.probs * (self.logits - q.logits)
         terms = parts.masked_fill(q.probs == 0, math.inf).masked_fill(self.probs == 0, 0.0)

@@ -1,7 +1,5 @@
 """`Distribution`: a batch of distributions of single elements."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

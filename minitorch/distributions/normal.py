@@ -1,7 +1,5 @@
 """The normal distribution."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -43,7 +41,7 @@ class Normal(Distribution):
         """Return 1/2 + ln(2 pi) / 2 + ln scale."""
         return 0.5 + 0.5 * math.log(2 * math.pi) + self.scale.log()
 
-    def _divergence(self, q: Normal) -> Tensor:
+    def _divergence(self, q: "Normal") -> Tensor:
         ratio = (self.scale / q.scale) ** 2
         apart = ((self.loc - q.loc) / q.scale) ** 2
         return 0.5 * (ratio + apart - 1 - ratio.log())

@@ -1,7 +1,5 @@
 """Modules that hold modules: in a row, in a list, in a dict; and lists of parameters."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, TypeVar
 
@@ -100,7 +98,7 @@ class ModuleList(_Listed):
             return ModuleList(list(self)[index])
         return super().__getitem__(index)
 
-    def __add__(self, other: Iterable[Module]) -> ModuleList:
+    def __add__(self, other: Iterable[Module]) -> "ModuleList":
         return ModuleList([*self, *other])
 
 
@@ -175,7 +173,7 @@ class ParameterList(Module):
         for param in parameters:
             self.append(param)
 
-    def append(self, param: Parameter) -> ParameterList:
+    def append(self, param: Parameter) -> "ParameterList":
         """Add a parameter at the end and return this list."""
         self.register_parameter(str(len(self)), param)
         return self

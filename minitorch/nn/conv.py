@@ -1,7 +1,5 @@
 """Convolutions. Legend: N batch, C input channels, O output channels, then 1 or 2 space axes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import ClassVar

@@ -3,8 +3,6 @@
 A weight is (outputs, inputs, *kernel), as `Linear` and `Conv` keep theirs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Linear maps, and tables of rows. Legend: B batch, I input features, O output features."""
 
-from __future__ import annotations
-
 import math
 
 from minitorch.arrays.library import DeviceLike, DTypeLike
@@ -114,7 +112,7 @@ class Embedding(Module):
         padding_idx: int | None = None,
         max_norm: float | None = None,
         norm_type: float = 2.0,
-    ) -> Embedding:
+    ) -> "Embedding":
         """Return an embedding over a given table, not trained unless `freeze` is false."""
         count, size = embeddings.shape
         made = cls(count, size, padding_idx, max_norm, norm_type, _weight=embeddings)

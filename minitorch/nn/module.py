@@ -4,8 +4,6 @@ A module keeps three dicts, its parameters, its buffers and its children; everyt
 state, moving, printing) is a walk over them. Source of the interface: `torch.nn.Module`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
@@ -39,7 +37,7 @@ class Module:
     training: bool
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
-    _modules: dict[str, Module | None]
+    _modules: "dict[str, Module | None]"
 
     def __init__(self) -> None:
         own = self.__dict__
@@ -149,7 +147,7 @@ class Module:
         if not persistent:
             self.__dict__["_unsaved"].add(name)
 
-    def add_module(self, name: str, module: Module | None) -> None:
+    def add_module(self, name: str, module: "Module | None") -> None:
         """Add a child by name."""
         self._check_name(name, module, Module)
         self._modules[name] = module
@@ -174,7 +172,7 @@ class Module:
 
     def named_modules(
         self, memo: set[int] | None = None, prefix: str = "", remove_duplicate: bool = True
-    ) -> Iterator[tuple[str, Module]]:
+    ) -> "Iterator[tuple[str, Module]]":
         """Yield this module and all below it with dotted names, parents first, each once."""
         memo = set() if memo is None else memo
         if remove_duplicate:
@@ -186,11 +184,11 @@ class Module:
             if child is not None:
                 yield from child.named_modules(memo, _dotted(prefix, name), remove_duplicate)
 
-    def modules(self) -> Iterator[Module]:
+    def modules(self) -> "Iterator[Module]":
         """Yield this module and all below it, each once."""
         return (module for _, module in self.named_modules())
 
-    def named_children(self) -> Iterator[tuple[str, Module]]:
+    def named_children(self) -> "Iterator[tuple[str, Module]]":
         """Yield the direct children with their names, each once."""
         seen: set[int] = set()
         for name, child in self._modules.items():
@@ -198,7 +196,7 @@ class Module:
                 seen.add(id(child))
                 yield name, child
 
-    def children(self) -> Iterator[Module]:
+    def children(self) -> "Iterator[Module]":
         """Yield the direct children, each once."""
         return (child for _, child in self.named_children())
 
@@ -234,7 +232,7 @@ class Module:
                 seen.add(id(value))
                 yield _dotted(path, name), value
 
-    def get_submodule(self, target: str) -> Module:
+    def get_submodule(self, target: str) -> "Module":
         """Return the module with this dotted name, this one for the empty name."""
         module: Any = self
         for name in target.split(".") if target else ():
@@ -256,7 +254,7 @@ class Module:
 
     # ── changes to all ──────────────────────────────────────────────────────────────────────────
 
-    def apply(self: M, fn: Callable[[Module], object]) -> M:
+    def apply(self: M, fn: "Callable[[Module], object]") -> M:
         """Call `fn` with every module, children first, and return this one."""
         for child in self.children():
             child.apply(fn)

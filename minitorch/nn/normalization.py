@@ -1,7 +1,5 @@
 """Normalisations: by the batch, by the sample, by groups of channels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, ClassVar
 

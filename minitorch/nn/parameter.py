@@ -1,7 +1,5 @@
 """Parameter: a tensor that a module finds and an optimizer updates."""
 
-from __future__ import annotations
-
 from minitorch.arrays.library import Array, DeviceLike, DTypeLike, copied, on_host
 from minitorch.tensor.creation import zeros
 from minitorch.tensor.tensor import Tensor, tensor
@@ -21,7 +19,7 @@ class Parameter(Tensor):
         self.array = source.detach()._own_array()
         self.requires_grad_(requires_grad)
 
-    def __deepcopy__(self, memo: dict[int, object]) -> Parameter:
+    def __deepcopy__(self, memo: dict[int, object]) -> "Parameter":
         copy = Parameter(Tensor._new(copied(self.array)), self.requires_grad)
         memo[id(self)] = copy
         return copy

@@ -5,8 +5,6 @@ their own, under PyTorch's names (`weight_ih_l0_reverse`). What a step computes,
 of a layer are one operator, is in `ops.networks.recurrence`.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, ClassVar
 

@@ -3,8 +3,6 @@
 Source: Vaswani et al., Attention Is All You Need, 2017; parameters as PyTorch names them.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Adam, and AdamW, whose weight decay does not pass through the moments."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Steps scaled by the squares of past gradients: Adagrad, Adadelta, RMSprop."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from minitorch.arrays.library import Array
@@ -58,7 +56,6 @@ class Adadelta(Optimizer):
         super().__init__(params, hyperparameters(locals()))
 
     def check(self, group: dict[str, Any]) -> None:
-        """Raise unless the hyperparameters make sense."""
         super().check(group)
         if not 0.0 <= group["rho"] <= 1.0:
             self.refuse("rho", group["rho"], "one in [0, 1]")

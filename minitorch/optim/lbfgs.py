@@ -5,8 +5,6 @@ chapter 3 (the strong Wolfe conditions, and the search for them); the numbers th
 search are PyTorch's.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial
@@ -57,7 +55,6 @@ class LBFGS(Optimizer):
             raise ArgumentError("LBFGS: got several groups, expected one: all move together.")
 
     def check(self, group: dict[str, object]) -> None:
-        """Raise unless the hyperparameters make sense."""
         super().check(group)
         if group["line_search_fn"] not in (None, "strong_wolfe"):
             self.refuse("line_search_fn", group["line_search_fn"], "'strong_wolfe' or None")

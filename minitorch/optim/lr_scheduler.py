@@ -6,8 +6,6 @@ optimizer multiply, as PyTorch's do; after a rate of 0, and where PyTorch's does
 the value itself.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence

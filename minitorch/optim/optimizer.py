@@ -4,8 +4,6 @@ An update works in place on plain arrays, the parameter's and its gradient's, so
 the arithmetic costs. Source of the interface: `torch.optim.Optimizer`.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any

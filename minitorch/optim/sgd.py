@@ -1,7 +1,5 @@
 """Stochastic gradient descent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -34,7 +32,6 @@ class SGD(Optimizer):
         super().__init__(params, hyperparameters(locals()))
 
     def check(self, group: dict[str, Any]) -> None:
-        """Raise unless the hyperparameters make sense."""
         super().check(group)
         if group["nesterov"] and (group["momentum"] <= 0.0 or group["dampening"] != 0.0):
             self.refuse("nesterov", True, "it with a momentum and with dampening 0")

@@ -1,7 +1,5 @@
 """The arguments of pictures, checked before anything is drawn."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Attention of a head while words are generated: weights, the mask, and the cache that fills."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from minitorch.errors import ArgumentError

@@ -1,7 +1,5 @@
 """Boxes and arrows of a scene: `layout` says where, this makes the marks."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Requests that generate tokens: as they wait, are in a slot, and share iterations with others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from minitorch.errors import ArgumentError

@@ -7,8 +7,6 @@ each box towards its neighbours without letting any two overlap.
 Source: Sugiyama, Tagawa & Toda, IEEE Trans. SMC 11(2), 1981.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise

@@ -4,8 +4,6 @@ Imperative code makes tensors with numbers; symbolic code makes nodes without, u
 them: then the run is taken apart node by node.
 """
 
-from __future__ import annotations
-
 import ast
 import io
 from contextlib import redirect_stdout

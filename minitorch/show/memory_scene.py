@@ -1,7 +1,5 @@
 """The memory plan: which buffer stands where in the arena and from when to when, as a map."""
 
-from __future__ import annotations
-
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 

@@ -1,7 +1,5 @@
 """Arrays, and places in files, in few characters."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ..arrays.library import Array

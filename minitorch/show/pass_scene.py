@@ -1,7 +1,5 @@
 """Graph passes: the graph before and after each, side by side, and how many nodes are left."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

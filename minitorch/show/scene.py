@@ -4,8 +4,6 @@ A mark is one SVG element with the positions at which it is seen, and the CSS cl
 then. Position 0 is before the first step. Nothing here knows what the picture is about.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -67,7 +65,7 @@ class Drag:
 
     name: str
     values: tuple[float, ...]
-    scenes: tuple[Scene, ...]
+    scenes: "tuple[Scene, ...]"
     at: int
 
 

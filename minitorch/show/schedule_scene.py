@@ -1,7 +1,5 @@
 """A schedule at work: its loop nest, and the blocks of A, B and C that each round touches."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import product
 from typing import NamedTuple

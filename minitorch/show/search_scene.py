@@ -1,7 +1,5 @@
 """A race of searches: the best schedule found so far against the trials made, trial by trial."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

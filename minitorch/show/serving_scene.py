@@ -1,7 +1,5 @@
 """Queries as they wait, are computed in batches, and meet their deadlines or miss them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from minitorch.errors import ArgumentError

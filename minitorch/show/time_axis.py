@@ -1,7 +1,5 @@
 """What pictures over time share: lanes for who works, and an axis in ms below them."""
 
-from __future__ import annotations
-
 from minitorch.show.scene import Canvas
 
 LEFT, TOP, WIDTH = 92.0, 22.0, 780.0

@@ -4,8 +4,6 @@ The graph is the lowered one, where a loop is a ring of Enter, Merge, Switch, Ne
 Exit. Constants are left out of the picture: they are written into the operators that use them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
@@ -77,7 +75,7 @@ def follow_tokens(
 # ── the picture ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _scene(shown: Shown, events: Sequence[TokenEvent], title: str, summary: str) -> Scene:
+def _scene(shown: "Shown", events: Sequence[TokenEvent], title: str, summary: str) -> Scene:
     tokens: Tokens = [[] for _ in shown.nodes]
     for k, event in enumerate(events):
         tokens[shown.place[event.node_name]].append((k + 1, event))
@@ -102,7 +100,7 @@ def _scene(shown: Shown, events: Sequence[TokenEvent], title: str, summary: str)
     )  # fmt: skip
 
 
-def _box(shown: Shown, i: int, tokens: list[tuple[int, TokenEvent]]) -> Boxed:
+def _box(shown: "Shown", i: int, tokens: list[tuple[int, TokenEvent]]) -> Boxed:
     node = shown.nodes[i]
     op = node.op.name if node.op is not None else type(node).__name__
     constants = f" with {', '.join(shown.constants[i])}" if shown.constants[i] else ""

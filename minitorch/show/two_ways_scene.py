@@ -1,7 +1,5 @@
 """One model, two ways: imperative code and symbolic code side by side, a statement a step."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any

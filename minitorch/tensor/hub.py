@@ -4,8 +4,6 @@ The gradients of the results come together at the hub, by place, before its rule
 May import: op, tensor.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +22,7 @@ class Arriving:
 
     hooks = None
 
-    def __add__(self, other: Arriving) -> Arriving:
+    def __add__(self, other: "Arriving") -> "Arriving":
         total = dict(self.by_place)
         for place, grad in other.by_place.items():
             total[place] = total[place] + grad if place in total else grad

@@ -133,7 +133,6 @@ class Tensor(Exchange):
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
         return len(self.array.shape)
 
     @property

@@ -74,8 +74,8 @@ def test_a_late_worker_is_dropped_and_catches_up() -> None:
     ("arguments", "says"),
     [
         (("eventual", 3), "unknown consistency: got 'eventual', expected one of sync, async, ssp"),
-        (("ssp", 3, -1), "staleness makes no sense: got -1, expected 0 or more"),
-        (("sync", 0), "workers makes no sense: got 0"),
+        (("ssp", 3, -1), "no such number of staleness: got -1, expected 0 or more"),
+        (("sync", 0), "no such number of workers: got 0"),
         (("sync", 3, 0, "osdi17"), "unknown step_time: got 'osdi17'"),
         (("async", 3, 0, exponential, 5, 0, 1), "backups make sense for 'sync' alone: got 1"),
     ],

@@ -183,7 +183,7 @@ def test_compiled_convolutions_of_any_shape(
 ) -> None:
     for module, name in itertools.product((convolutions, strided), ("LEAST", "LEAST_APART")):
         monkeypatch.setattr(module, name, 0)
-        module._chosen.cache_clear()
+        module._choose.cache_clear()
     monkeypatch.setattr(convolutions, "SHORT", 0)
     rng, seen = np.random.default_rng(samples), 0
     while seen < 40:
@@ -268,7 +268,7 @@ def test_infinite_numbers_stay_in_the_kernels_that_they_meet(
 ) -> None:
     monkeypatch.setattr(convolutions, "LEAST", 0)
     monkeypatch.setattr(convolutions, "SHORT", 0)
-    convolutions._chosen.cache_clear()
+    convolutions._choose.cache_clear()
     (n, size), rng = shape, np.random.default_rng(0)
     for k, stride, padding in ((3, 1, 1), (3, 1, 0), (3, 2, 1), (1, 1, 0)):
         places = (size + 2 * padding - k) // stride + 1
@@ -284,7 +284,7 @@ def test_infinite_numbers_stay_in_the_kernels_that_they_meet(
 
 
 def test_few_multiplications_are_left_to_numpy() -> None:
-    convolutions._chosen.cache_clear()
+    convolutions._choose.cache_clear()
     x, w = np.ones((1, 4, 8, 8)), np.ones((4, 4, 3, 3))
     way = ((1, 1), (0, 0), (1, 1), 1)
     assert windows_for(x, w, 4, (3, 3), (6, 6), Geometry(*way)) is None

@@ -10,7 +10,7 @@ The first argument of every state is a `Group`, so the hooks here work over a Co
 torch.distributed, and for modules of torch and minitorch alike: the buffers are tensors of the
 one, NumPy arrays for the other. torch's own hooks work for torch over torch.distributed alone.
 
-May import: kit, reduction_group.
+May import: NumPy, kit, reduction_group; torch_kit inside functions.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,9 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, ClassVar
 
-from ddp_lab.data_parallel.hooks.kit import kit_for
+import numpy as np
+
+from ddp_lab.data_parallel.hooks.kit import Kit
 from ddp_lab.data_parallel.reduction_group import Group, Work
 
 
@@ -70,6 +72,15 @@ class HookState:
         """Remember what `state_dict` returned."""
         for name in self.remembered:
             setattr(self, name, state[name])
+
+
+def kit_for(flat: Any) -> Kit:
+    """Return the kit for arrays of this kind."""
+    if isinstance(flat, np.ndarray):
+        return Kit()
+    from ddp_lab.data_parallel.hooks.torch_kit import TorchKit
+
+    return TorchKit()
 
 
 def average(group: Group, flat: Any) -> Later:

@@ -1,4 +1,4 @@
-"""A bucket as a communication hook sees it, and the hook's work as the reducer sees it.
+"""A bucket as a communication hook sees it, and what may be such a hook.
 
 May import: the standard library.
 """
@@ -47,19 +47,6 @@ class GradBucket:
         """Return whether this is the last bucket of the iteration."""
         last: bool = self._bucket.is_last
         return last
-
-
-class HookWork:
-    """A communication hook under way; what its future gives is put into the bucket."""
-
-    def __init__(self, future: Any, flat: Any, put: Callable[[Any, Any], None]) -> None:
-        self._future = future
-        self._flat = flat
-        self._put = put
-
-    def wait(self) -> None:
-        """Wait for the hook's future; its array becomes the bucket's contents."""
-        self._put(self._flat, self._future.wait())
 
 
 def check_comm_hook(hook: CommHook, buckets: tuple[type, ...] = (GradBucket,)) -> None:

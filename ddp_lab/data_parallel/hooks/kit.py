@@ -3,18 +3,15 @@
 `Kit` is for modules of minitorch, `torch_kit.TorchKit` for torch's. What both libraries write
 alike (`+`, `@`, `.T`, `x[i]`, `reshape`) is not in it.
 
-May import: NumPy, reduction; torch_kit inside functions.
+May import: NumPy, reduction.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ddp_lab.reduction import divide
-
-if TYPE_CHECKING:
-    from ddp_lab.data_parallel.hooks.torch_kit import TorchKit
 
 
 class Kit:
@@ -60,12 +57,3 @@ class Kit:
     def joined(self, parts: Sequence[Any]) -> Any:
         """Return the numbers of all parts as one flat array, a copy."""
         return np.concatenate([part.reshape(-1) for part in parts])
-
-
-def kit_for(flat: Any) -> "Kit | TorchKit":
-    """Return the kit for arrays of this kind."""
-    if isinstance(flat, np.ndarray):
-        return Kit()
-    from ddp_lab.data_parallel.hooks.torch_kit import TorchKit
-
-    return TorchKit()

@@ -3,17 +3,17 @@
 May import: torch.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 Node = Any  # torch.autograd.graph.Node; its C++ classes have no common Python base
 
 
-def accumulator(param: nn.Parameter) -> Node:
+def accumulator(param: Tensor) -> Node:
     """Return the graph node that adds gradients to `param.grad`.
 
     Nothing else may keep it alive, so hold on to it for as long as its hooks should fire.
@@ -23,15 +23,14 @@ def accumulator(param: nn.Parameter) -> Node:
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors in a module's output: lists, tuples, dicts and dataclasses of them."""
+    """Yield the tensors in a module's output: containers and dataclasses are looked into."""
     if isinstance(value, Tensor):
         yield value
-    elif isinstance(value, list | tuple):
+    elif isinstance(value, list | tuple | set):
         for item in value:
             yield from tensors_in(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from tensors_in(item)
+    elif isinstance(value, Mapping):
+        yield from tensors_in(list(value.values()))
     elif is_dataclass(value) and not isinstance(value, type):
         for entry in fields(value):
             yield from tensors_in(getattr(value, entry.name))
@@ -42,7 +41,7 @@ def unused_from(outputs: Iterable[Tensor], accumulators: dict[Node, int]) -> lis
 
     A backward from these outputs will not reach them, so their gradients will never come.
     """
-    waiting = [t.grad_fn or (accumulator_of(t)) for t in outputs if t.requires_grad]
+    waiting = [t.grad_fn or accumulator(t) for t in outputs if t.requires_grad]
     seen = set(waiting)
     while waiting:
         for child, _ in waiting.pop().next_functions:
@@ -50,11 +49,6 @@ def unused_from(outputs: Iterable[Tensor], accumulators: dict[Node, int]) -> lis
                 seen.add(child)
                 waiting.append(child)
     return [index for node, index in accumulators.items() if node not in seen]
-
-
-def accumulator_of(leaf: Tensor) -> Node:
-    """Return the accumulator of a leaf that is itself an output of the module."""
-    return accumulator(leaf)  # type: ignore[arg-type]
 
 
 class BackwardEntry(torch.autograd.Function):
@@ -65,15 +59,13 @@ class BackwardEntry(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(  # noqa: D102
-        ctx: Any, on_backward: Callable[[], None], *outputs: Any
-    ) -> tuple[Any, ...]:
+    def forward(ctx: Any, on_backward: Callable[[], None], *outputs: Any) -> tuple[Any, ...]:
         ctx.set_materialize_grads(False)
         ctx.on_backward = on_backward
         return tuple(x.clone() if isinstance(x, Tensor) else x for x in outputs)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:  # noqa: D102
+    def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
         ctx.on_backward()
         return (None, *grads)
 

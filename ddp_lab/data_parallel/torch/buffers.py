@@ -41,8 +41,8 @@ class BufferSync:
         self.in_forward = self.at_start and forward_sync_buffers is not False
         self._has_buffers = bool(self.buffers())  # walking a deep module takes long
 
-    def buffers(self) -> dict[str, Tensor]:
-        """Return the buffers by name; looked up anew, for a module may replace them."""
+    def buffers(self) -> list[Tensor]:
+        """Return the buffers, looked up anew, for a module may replace them."""
         return module_inspection.buffers(self._module, self._ignored)
 
     @property
@@ -52,6 +52,6 @@ class BufferSync:
 
     def run(self, group: Group, root: int) -> None:
         """Overwrite the buffers with those of rank `root`."""
-        tensors = tuple(self.buffers().values())
+        tensors = tuple(self.buffers())
         with torch.no_grad(), _unsafe_preserve_version_counter(tensors):
             broadcast_coalesced(group, tensors, root)

@@ -17,7 +17,7 @@ from torch._C._distributed_c10d import BuiltinCommHookType
 from ddp_lab.data_parallel.bucketing import Caps
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
 from ddp_lab.data_parallel.errors import DataParallelError
-from ddp_lab.data_parallel.reduction_group import last_rank, verify_same_model
+from ddp_lab.data_parallel.reduction_group import last_rank, reduce_counts, verify_same_model
 from ddp_lab.data_parallel.torch import module_inspection
 from ddp_lab.data_parallel.torch.autograd_graph import tensors_in, through_entry, when_backward_ends
 from ddp_lab.data_parallel.torch.buffers import BufferSync
@@ -128,10 +128,8 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
         over_c10d = isinstance(self.group, C10dGroup)
         slots = TorchSlots(managed, as_views=self.gradient_as_bucket_view or not over_c10d)
         plan = first_plan(self.caps, slots.specs, over_c10d, self.find_unused_parameters)
-        self.reducer = TorchReducer(
-            slots, plan, self.group, self.caps.limits, find_unused=self.find_unused_parameters
-        )
-        self.reducer.skip_unused = self._skip_unused
+        missing = self.find_unused_parameters, self._skip_unused
+        self.reducer = TorchReducer(slots, plan, self.group, self.caps.limits, *missing)
         if static_graph:
             self._set_static_graph()
 
@@ -170,12 +168,12 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
     def _pre_forward(self, inputs: Any, kwargs: Any) -> tuple[Any, Any]:
         syncs = torch.is_grad_enabled() and self.require_backward_grad_sync
         if self.uneven is not None:
-            self.reducer.averaging.divisor = self.uneven.divisor(self.uneven.count(True))
+            self.uneven.begin_iteration()
         if torch.is_grad_enabled():
             self._start_iteration(syncs)
         self._sync_buffers(joined=False)
         if self.uneven is not None:
-            self._agree_on_sync(joined=False)
+            reduce_counts(self.group, [int(self.require_backward_grad_sync)])
         if self.device_ids:
             device = torch.device(self.device.type, self.device_ids[0])
             moved = torch.distributed.utils._to_kwargs(inputs, kwargs, device, False)
@@ -204,11 +202,9 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
             self.reducer.prepare_backward(list(tensors_in(output)))
             return through_entry(output, _nothing)
         if static is not None and static.observing:
-            return through_entry(output, self._after_backward)
+            at_end = self.reducer.reduce_after_backward
+            return through_entry(output, partial(when_backward_ends, at_end))
         return output
-
-    def _after_backward(self) -> None:
-        when_backward_ends(self.reducer.reduce_after_backward)
 
     # Buffers
 
@@ -244,17 +240,10 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
         """Do without inputs what the others do in an iteration, collective by collective."""
         self.reducer.rebuild()
         self._sync_buffers(joined=True)
-        syncs = self._agree_on_sync(joined=True)
-        self.require_forward_param_sync = syncs
-        if syncs:
+        (syncing,) = reduce_counts(self.group, [0])
+        self.require_forward_param_sync = syncing > 0
+        if syncing:
             self.reducer.shadow()
-
-    def _agree_on_sync(self, joined: bool) -> bool:
-        """Tell joined ranks whether this iteration ends in a synchronised backward."""
-        syncs = not joined and self.require_backward_grad_sync
-        flag = self.group.counters([int(syncs)])
-        self.group.all_reduce(flag).wait()
-        return bool(flag.item())
 
     # Static graphs
 

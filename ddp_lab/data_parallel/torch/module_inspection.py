@@ -16,19 +16,10 @@ from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_commu
 
 @dataclass(frozen=True)
 class ManagedParams:
-    """The parameters whose gradients are averaged: their names, and which are sparse."""
+    """The parameters whose gradients are averaged, and what bucketing needs to know of them."""
 
     params: list[nn.Parameter]
-    names: list[str]
-    sparse: list[bool]
-
-    @property
-    def specs(self) -> list[ParamSpec]:
-        """What bucketing needs to know of them."""
-        return [
-            ParamSpec(name, tuple(p.shape), p.element_size(), (p.dtype, p.device), is_sparse)
-            for name, p, is_sparse in zip(self.names, self.params, self.sparse, strict=True)
-        ]
+    specs: list[ParamSpec]
 
 
 def ignored_names(module: nn.Module) -> set[str]:
@@ -54,24 +45,24 @@ def managed_params(module: nn.Module, ignored: Iterable[str]) -> ManagedParams:
         for name, param in module.named_parameters()
         if param.requires_grad and name not in left_alone
     ]
-    return ManagedParams(
-        [param for _, param in chosen],
-        [name for name, _ in chosen],
-        [id(param) in sparse_ids for _, param in chosen],
-    )
+    specs = [
+        ParamSpec(n, tuple(p.shape), p.element_size(), (p.dtype, p.device), id(p) in sparse_ids)
+        for n, p in chosen
+    ]
+    return ManagedParams([param for _, param in chosen], specs)
 
 
 def state(module: nn.Module, ignored: Iterable[str], with_buffers: bool) -> list[Tensor]:
     """Return the tensors that every rank must start from, detached."""
     left_alone = set(ignored)
     params = [p.detach() for n, p in module.named_parameters() if n not in left_alone]
-    return params + (list(buffers(module, left_alone).values()) if with_buffers else [])
+    return params + (buffers(module, left_alone) if with_buffers else [])
 
 
-def buffers(module: nn.Module, ignored: Iterable[str]) -> dict[str, Tensor]:
-    """Return the buffers that are kept in step, by name."""
+def buffers(module: nn.Module, ignored: Iterable[str]) -> list[Tensor]:
+    """Return the buffers that are kept in step, detached."""
     left_alone = set(ignored)
-    return {n: b.detach() for n, b in module.named_buffers() if n not in left_alone}
+    return [b.detach() for n, b in module.named_buffers() if n not in left_alone]
 
 
 def check_module(module: nn.Module, ignored: set[str]) -> None:

@@ -18,7 +18,7 @@ from ddp_lab.transport.base import NDArray
 OPS = {"sum": dist.ReduceOp.SUM, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}
 
 
-class C10dGroup:
+class C10dGroup(Group):
     """A torch.distributed process group (gloo, NCCL, ddp_lab's own, ...) as a `Group`."""
 
     def __init__(self, process_group: dist.ProcessGroup, device: torch.device) -> None:
@@ -31,7 +31,6 @@ class C10dGroup:
         self._starts_at_once = not self._is_ours or comm is None or len(comm.hosts) > 1
 
     def empty(self, numel: int, dtype: tuple[torch.dtype, torch.device]) -> Tensor:
-        """Return a flat tensor on the device of the parameters, in the group's memory if any."""
         if self._is_ours:
             process_group: Any = self.process_group
             flat: Tensor = process_group.empty(numel, dtype[0])
@@ -39,17 +38,14 @@ class C10dGroup:
         return torch.empty(numel, dtype=dtype[0], device=dtype[1])
 
     def all_reduce(self, flat: Tensor, op: str = "sum", at_wait: bool = False) -> Work:
-        """Start an all-reduce in place; the process group runs it in the background."""
         call = partial(dist.all_reduce, flat, OPS[op], self.process_group)
         work: Work = AtWait(call) if at_wait and not self._starts_at_once else call(async_op=True)
         return work
 
     def broadcast(self, flat: Tensor, root: int) -> None:
-        """Overwrite `flat` with that of the group's rank `root`."""
         dist.broadcast(flat, group=self.process_group, group_src=root)
 
     def counters(self, values: Sequence[int] | NDArray) -> Tensor:
-        """Return integers as a tensor on the device of the parameters."""
         return torch.tensor(values, dtype=torch.int64, device=self.device)
 
 
@@ -75,15 +71,12 @@ class TorchCommunicatorGroup(CommunicatorGroup):
         return flat
 
     def all_reduce(self, flat: Tensor, op: str = "sum", at_wait: bool = False) -> Work:
-        """Start an all-reduce in place on the communication thread."""
         return super().all_reduce(flat.detach(), op, at_wait and flat.is_cpu)
 
     def broadcast(self, flat: Tensor, root: int) -> None:
-        """Overwrite `flat` with rank `root`'s."""
         flat.copy_(self.communicator.broadcast(flat.detach(), root))
 
     def counters(self, values: Sequence[int] | NDArray) -> Tensor:
-        """Return integers as a tensor."""
         return torch.tensor(values, dtype=torch.int64)
 
 

@@ -6,6 +6,7 @@ slots.
 
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -14,8 +15,8 @@ from torch import Tensor
 from ddp_lab.data_parallel.bucketing import BucketPlan
 from ddp_lab.data_parallel.buckets import Bucket
 from ddp_lab.data_parallel.launch_order import LaunchOrder
-from ddp_lab.data_parallel.reducer import NOTHING_TO_DO, Reducer
-from ddp_lab.data_parallel.reduction_group import Group, Work
+from ddp_lab.data_parallel.reducer import Reducer
+from ddp_lab.data_parallel.reduction_group import Group
 from ddp_lab.data_parallel.torch.autograd_graph import accumulator, unused_from
 from ddp_lab.data_parallel.torch.slots import TorchSlots
 
@@ -36,28 +37,29 @@ class TorchReducer(Reducer):
         plan: BucketPlan,
         group: Group,
         limits: Sequence[int],
-        find_unused: bool = False,
+        find_unused: bool,
+        skip_unused: bool,
     ) -> None:
         super().__init__(slots, plan, group, limits, find_unused)
-        self.skip_unused = False
+        self.skip_unused = skip_unused
         self.steps_itself: list[Any] = []  # parameters whose optimizers run in backward
         self._accumulators = {accumulator(p): i for i, p in enumerate(slots.params)}
-        self._handles: list[Any] = []
+        self._hooks = ExitStack()
         self._add_hooks(on_nodes=find_unused)
-        self.remove_hooks = weakref.finalize(self, _remove_all, self._handles)
+        self.remove_hooks = weakref.finalize(self, self._hooks.close)
 
     def _add_hooks(self, on_nodes: bool) -> None:
         """Put the hooks in place; they hold the reducer weakly, or it would live for ever."""
-        _remove_all(self._handles)
+        self._hooks.close()
         weak = weakref.ref(self)
         if on_nodes:
-            nodes = self._accumulators.items()
-            self._handles += [n.register_hook(_node_hook(weak, i)) for n, i in nodes]
+            for node, index in self._accumulators.items():
+                self._hooks.callback(node.register_hook(_node_hook(weak, index)).remove)
         else:
             for index, param in enumerate(self.slots.params):
                 tensor: Any = param
                 hook = _plain_hook(weak, index, self.order)
-                self._handles.append(tensor.register_post_accumulate_grad_hook(hook))
+                self._hooks.callback(tensor.register_post_accumulate_grad_hook(hook).remove)
 
     def set_static_graph(self) -> None:
         """Expect the same graph in every iteration; the first one is only observed."""
@@ -70,12 +72,11 @@ class TorchReducer(Reducer):
             with torch.autograd.profiler.record_function("search_unused_parameters"):
                 self.usage.expect_unused(unused_from(outputs, self._accumulators))
 
-    def _launch(self, bucket: Bucket) -> Work:
+    def _launch(self, bucket: Bucket) -> None:
         if self.skip_unused and set(bucket.params) <= set(self.usage.unused):
-            return NOTHING_TO_DO
-        if self.group.size == 1 and not self.slots.as_views and self.averaging.hook is None:
-            return NOTHING_TO_DO  # and nothing to deliver: the gradient is its own average
-        return super()._launch(bucket)
+            return
+        if self.group.size > 1 or self.slots.as_views or self.averaging.hook is not None:
+            super()._launch(bucket)  # else the gradient is its own average
 
     def finish(self) -> None:
         """Wait for all buckets, deliver them, and wait for what else the backward owes."""
@@ -109,8 +110,3 @@ def _node_hook(weak: "weakref.ref[TorchReducer]", index: int) -> Callable[..., N
             reducer.gradient(index, grads[0] is not None)
 
     return on_accumulated
-
-
-def _remove_all(handles: list[Any]) -> None:
-    while handles:
-        handles.pop().remove()

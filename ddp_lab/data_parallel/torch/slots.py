@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddp_lab.data_parallel.buckets import Bucket
+from ddp_lab.data_parallel.buckets import Bucket, Slots
 from ddp_lab.data_parallel.torch.autograd_graph import when_backward_ends
 from ddp_lab.data_parallel.torch.module_inspection import ManagedParams
 
@@ -26,7 +26,7 @@ NONE = id(None)  # compared by identity: `None in grads` would compare tensors
 COUNTS_HOLDERS = hasattr(torch.Tensor, "_use_count") and hasattr(torch._C, "_storage_Use_Count")
 
 
-class TorchSlots:
+class TorchSlots(Slots):
     """Copies gradients into buckets and averages back, for a list of torch parameters.
 
     With `as_views` each `param.grad` becomes a view of its bucket; without, averages are copied
@@ -42,7 +42,6 @@ class TorchSlots:
         self._lendable = {index for index, p in enumerate(self.params) if _is_lendable(p)}
 
     def dtype(self, index: int) -> tuple[torch.dtype, torch.device]:
-        """Return dtype and device of a parameter."""
         return self.params[index].dtype, self.params[index].device
 
     def views(self, flat: Tensor, indices: Sequence[int], starts: Sequence[int]) -> list[Tensor]:
@@ -64,7 +63,6 @@ class TorchSlots:
 
     @torch.no_grad()
     def gather(self, bucket: Bucket, scale: float) -> None:
-        """Write gradient x `scale` into each view; zeros where there is no gradient."""
         grads: list[Any] = [self.params[index].grad for index in bucket.params]
         views = bucket.views
         if self.specs[bucket.params[0]].sparse and grads[0] is not None:
@@ -82,14 +80,12 @@ class TorchSlots:
 
     @torch.no_grad()
     def put(self, flat: Tensor, result: Any) -> None:
-        """Write what a communication hook gave into a bucket's buffer, unless it is that."""
         values: Tensor = result[0] if isinstance(result, list | tuple) else result
         if values.data_ptr() != flat.data_ptr() or values.dtype != flat.dtype:
             flat.copy_(values.view(flat.shape))
 
     @torch.no_grad()
     def deliver(self, bucket: Bucket) -> None:
-        """Make what the views hold the parameters' gradients."""
         if self.specs[bucket.params[0]].sparse:
             self.params[bucket.params[0]].grad = bucket.views[0].to_sparse(1)
             return
@@ -145,7 +141,6 @@ class TorchSlots:
         )
 
     def when_backward_ends(self, finish: Callable[[], None]) -> None:
-        """Have autograd call `finish` at the end of the backward now running."""
         when_backward_ends(finish)
 
 

@@ -55,14 +55,11 @@ class Worker:
             requests = {
                 s: [n for n in wanted if self._pieces[n].server == s] for s in self._servers
             }
-            arrays = self._ask_first(requests) if self._first_decides else {}
+            # server 0 first, where it decides: the others then have its version, or a later one
+            arrays = self._ask({0: requests.pop(0)}) if self._first_decides else {}
             arrays.update(self._ask({s: r for s, r in requests.items() if r}))
             self.report.waited_s += time.perf_counter() - began
             return joined(self._pieces, arrays, self._kinds)
-
-    def _ask_first(self, requests: dict[int, list[int]]) -> dict[int, NDArray]:
-        """Ask server 0 alone: the others then give the version that it has, or a later one."""
-        return self._ask({0: requests.pop(0)})
 
     def _ask(self, requests: dict[int, list[int]]) -> dict[int, NDArray]:
         """Return the pieces' arrays by number; this worker's step is then the servers'."""

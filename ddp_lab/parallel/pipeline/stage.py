@@ -11,7 +11,6 @@ Pipeline Parallelism, ICLR 2024, for the halves.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -20,23 +19,15 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node
 
 
-@dataclass
-class MicroBatch:
-    """A micro-batch that has gone forward: its input and its output."""
-
-    x: Tensor
-    y: Tensor
-
-
 class Received(torch.autograd.Function):
     """What a stage is given, in the same memory: no leaf, so its first layer may work in place."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:  # noqa: D102
+    def forward(ctx: Any, x: Tensor) -> Tensor:
         return x.detach()
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # noqa: D102
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
         return grad
 
 
@@ -45,7 +36,7 @@ class Stage:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
-        self._micro_batches: dict[int, MicroBatch] = {}
+        self._micro_batches: dict[int, tuple[Tensor, Tensor]] = {}  # input and output
         self._weight_halves: dict[int, Callable[[], None]] = {}
 
     @property
@@ -61,23 +52,22 @@ class Stage:
     def forward(self, m: int, x: Tensor, finish: Callable[[Tensor], Tensor]) -> Tensor:
         """Return `finish` of the module's output; at the last stage that is the loss."""
         y = finish(self._run(m, Received.apply(x)))  # type: ignore[no-untyped-call]
-        self._micro_batches[m] = MicroBatch(x, y)
+        self._micro_batches[m] = x, y
         return y.detach()
 
     def backward(self, m: int, grad: Tensor | None) -> Tensor | None:
         """Add to the weights' gradients; return that of the input, None where it needs none."""
-        micro_batch = self._micro_batches.pop(m)
-        _backward(micro_batch.y, grad)
-        x = micro_batch.x
+        x, y = self._micro_batches.pop(m)
+        _backward(y, grad)
         return torch.zeros_like(x) if x.requires_grad and x.grad is None else x.grad
 
     def input_half(self, m: int, grad: Tensor | None) -> Tensor | None:
         """Return the gradient of the input; nothing waits for it where the input needs none."""
-        micro_batch = self._micro_batches.pop(m)
-        if not micro_batch.x.requires_grad:
-            self._weight_halves[m] = partial(_backward, micro_batch.y, grad)
+        x, y = self._micro_batches.pop(m)
+        if not x.requires_grad:
+            self._weight_halves[m] = partial(_backward, y, grad)
             return None
-        x_grad, self._weight_halves[m] = input_half(micro_batch.y, micro_batch.x, grad)
+        x_grad, self._weight_halves[m] = input_half(y, x, grad)
         return x_grad
 
     def weight_half(self, m: int) -> None:

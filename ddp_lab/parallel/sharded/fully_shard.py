@@ -15,7 +15,6 @@ May import: torch, agreement, errors, flat_layout, flat_params, groups, units.
 Source: Rajbhandari et al., ZeRO, SC 2020; Zhao et al., PyTorch FSDP, VLDB 2023.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -77,7 +76,8 @@ def fully_shard(
             by_kind.setdefault(kind, []).append((param, owners))
         flats = [FlatParams(gathers, reduces, same, compute_dtype) for same in by_kind.values()]
         object.__setattr__(home, "_ddp_lab_unit", Unit(home, flats, compute_dtype))
-    units = list(_units(module))
+    parts: list[Any] = list(module.modules())
+    units: list[Unit] = [part._ddp_lab_unit for part in parts if hasattr(part, "_ddp_lab_unit")]
     order = UnitOrder(units, reshard_after_forward)
     for unit in units:
         unit.order = order
@@ -134,13 +134,6 @@ def _check(module: Any, compute_dtype: Any) -> None:
                 f"{name} has no values: got a parameter on the device meta. Give the "
                 "module memory with to_empty and initialise it first."
             )
-
-
-def _units(module: nn.Module) -> Iterator[Unit]:
-    for part in module.modules():
-        unit = getattr(part, "_ddp_lab_unit", None)
-        if unit is not None:
-            yield unit
 
 
 Chain = list[nn.Module]

@@ -7,12 +7,12 @@ What comes next is what came next in the forward pass before; a guess that prove
 alone. Gathers and reductions go by two communicators, so that neither waits for the other. All
 ranks run the same units in the same order; which parameters of a unit get gradients may differ.
 
-May import: torch, flat_params.
+May import: torch, autograd_graph, flat_params.
 """
 
 from bisect import insort
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import register_multi_grad_hook
 from torch.utils._pytree import tree_map
 
+from ddp_lab.data_parallel.torch.autograd_graph import tensors_in
 from ddp_lab.parallel.sharded.flat_params import FlatParams
 
 IN_FLIGHT = 2  # reductions under way: one is waited for by others while the next is sent
@@ -274,18 +275,3 @@ def keep_used(flats: list[FlatParams]) -> None:
     for flat in flats:
         mine, used = used[: len(flat.params)], used[len(flat.params) :]
         flat.keep_gradients(mine)
-
-
-def tensors_in(x: Any) -> Iterator[Tensor]:
-    """Yield the tensors in what a module returned: containers and dataclasses are looked into."""
-    if isinstance(x, Tensor):
-        yield x
-    elif isinstance(x, Mapping):
-        for value in x.values():
-            yield from tensors_in(value)
-    elif isinstance(x, list | tuple | set):
-        for value in x:
-            yield from tensors_in(value)
-    elif is_dataclass(x) and not isinstance(x, type):
-        for field in fields(x):
-            yield from tensors_in(getattr(x, field.name))

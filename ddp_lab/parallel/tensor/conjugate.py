@@ -22,12 +22,12 @@ class CopyForwardReduceBackward(torch.autograd.Function):
     """Megatron's f: every rank uses all of x, so its gradient is the sum of theirs."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, comm: Communicator) -> Tensor:  # noqa: D102
+    def forward(ctx: Any, x: Tensor, comm: Communicator) -> Tensor:
         ctx.comm = comm
         return x.view_as(x)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # noqa: D102
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return ctx.comm.all_reduce(grad), None
 
 
@@ -35,11 +35,11 @@ class ReduceForwardCopyBackward(torch.autograd.Function):
     """Megatron's g: every rank has an addend, so its gradient is that of the sum."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, comm: Communicator) -> Tensor:  # noqa: D102
+    def forward(ctx: Any, x: Tensor, comm: Communicator) -> Tensor:
         return comm.all_reduce(x)  # type: ignore[no-any-return]
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # noqa: D102
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return grad, None
 
 
@@ -47,12 +47,12 @@ class GatherForwardSplitBackward(torch.autograd.Function):
     """Every rank has a share along `dim` and gets all of them; of the gradient it keeps its own."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, comm: Communicator, dim: int) -> Tensor:  # noqa: D102
+    def forward(ctx: Any, x: Tensor, comm: Communicator, dim: int) -> Tensor:
         ctx.comm, ctx.dim = comm, dim
         return _gather(x, comm, dim)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # noqa: D102
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         return _share(grad, ctx.comm, ctx.dim), None, None
 
 
@@ -60,12 +60,12 @@ class SplitForwardGatherBackward(torch.autograd.Function):
     """Every rank has all of x and keeps its share along `dim`."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, comm: Communicator, dim: int) -> Tensor:  # noqa: D102
+    def forward(ctx: Any, x: Tensor, comm: Communicator, dim: int) -> Tensor:
         ctx.comm, ctx.dim = comm, dim
         return _share(x, comm, dim)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # noqa: D102
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         return _gather(grad, ctx.comm, ctx.dim), None, None
 
 

@@ -24,7 +24,7 @@ import torch.distributed as dist
 
 from ddp_lab.errors import RankLost, RankTimeout
 from ddp_lab.handle import Worker
-from ddp_lab.transport.base import NDArray, Shape, deliver
+from ddp_lab.transport.base import NDArray, Shape, Transport, deliver
 from ddp_lab.transport.description import describe, parse
 
 HEAD = 1024  # bytes of the first message: four integers, header and description
@@ -32,7 +32,7 @@ FIXED = 4 * 8  # of these integers: two lengths, channel, kind
 MOST_TAGS = 1 << 30
 
 
-class C10dTransport:
+class C10dTransport(Transport):
     """One rank's end of a torch process group.
 
     `group` is one that can send bytes between CPUs, such as gloo; None is the default group. All
@@ -53,7 +53,6 @@ class C10dTransport:
     def isend(
         self, array: NDArray, dst: int, *, channel: int = 0, header: bytes = b""
     ) -> "C10dSend":
-        """Send a copy."""
         copy = np.ascontiguousarray(array).reshape(array.shape).copy()
         if dst == self.rank:
             self._to_self.setdefault(channel, deque()).append((copy, header))
@@ -74,7 +73,6 @@ class C10dTransport:
         return send
 
     def irecv(self, src: int, *, channel: int = 0, buffer: NDArray | None = None) -> "C10dReceive":
-        """Receive the next array from `src`."""
         receive = C10dReceive(self, src, channel, buffer)
         with self._lock:
             self._wanted.setdefault((src, channel), deque()).append(receive)
@@ -125,7 +123,6 @@ class C10dTransport:
         self._watch.tolerated |= ranks
 
     def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
-        """Return an ordinary array."""
         return np.empty(shape, dtype)
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ddp_lab.device_array import DeviceArray, HoldsTensors, synchronize, torch_dtype
-from ddp_lab.transport.base import SENT, Sent
+from ddp_lab.transport.base import SENT, Sent, Transport
 from ddp_lab.transport.c10d.c10d import HEAD, C10dReceive, lost, pack_head, unpack_head
 from ddp_lab.transport.description import parse
 
@@ -28,7 +28,7 @@ NUMPY, TENSOR = 0, 1
 Message = tuple[Any, bytes]
 
 
-class DeviceC10dTransport(HoldsTensors):
+class DeviceC10dTransport(HoldsTensors, Transport):
     """One rank's end of torch's default group, with tensors of one device."""
 
     def __init__(self, device: torch.device) -> None:
@@ -42,7 +42,6 @@ class DeviceC10dTransport(HoldsTensors):
         self._sends: deque[tuple[Any, Tensor]] = deque()  # torch wants them alive till then
 
     def isend(self, array: Any, dst: int, *, channel: int = 0, header: bytes = b"") -> Sent:
-        """Send a copy."""
         kind = TENSOR if isinstance(array, DeviceArray) else NUMPY
         copy = array.copy()
         if dst == self.rank:
@@ -62,7 +61,6 @@ class DeviceC10dTransport(HoldsTensors):
         return SENT
 
     def irecv(self, src: int, *, channel: int = 0, buffer: Any = None) -> "C10dReceive":
-        """Receive the next array from `src`."""
         receive = C10dReceive(self, src, channel, buffer)
         self._wanted.setdefault((src, channel), deque()).append(receive)
         return receive

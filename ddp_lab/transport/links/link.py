@@ -1,5 +1,6 @@
 """What a message costs on a link, and where the links are: which ranks lie on which host."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -30,6 +31,14 @@ def equal_hosts(world_size: int, hosts: int) -> Hosts:
         )
     width = world_size // hosts
     return tuple(tuple(range(h * width, (h + 1) * width)) for h in range(hosts))
+
+
+def hosts_of(names: Iterable[str]) -> Hosts:
+    """Return the ranks of each host, which each rank names; hosts by their first ranks."""
+    ranks_of: dict[str, list[int]] = {}
+    for rank, name in enumerate(names):
+        ranks_of.setdefault(name, []).append(rank)
+    return tuple(map(tuple, ranks_of.values()))
 
 
 def home_of(rank: int, hosts: Hosts) -> tuple[int, ...]:

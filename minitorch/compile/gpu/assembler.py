@@ -7,8 +7,6 @@ takes; `nvdisasm` prints that code. Both are programs in packages of the index: 
 May import: errors. Source: NVIDIA, PTX ISA 8.8; CUDA Binary Utilities 12.9.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

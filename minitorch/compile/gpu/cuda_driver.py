@@ -8,8 +8,6 @@ same code on the processor.
 May import: errors, engine, rows, tasks, schedule, ptx; torch, inside functions.
 """
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import importlib

@@ -11,8 +11,6 @@ capability); data sheets of A100 (80 GB SXM), H100 (SXM) and H200 (SXM); William
 Patterson, CACM 52(4), 2009 (roofline).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ...errors import ArgumentError
@@ -95,9 +93,9 @@ def occupancy(device: Device, threads: int, registers: int, shared_bytes: int) -
     Source: NVIDIA, CUDA Occupancy Calculator (the same steps).
     """
     warps = -(-threads // WARP)
-    registers_a_warp = _rounded(registers * WARP, REGISTERS_AT_ONCE)
+    registers_a_warp = _round_up(registers * WARP, REGISTERS_AT_ONCE)
     warps_by_registers = REGISTERS // registers_a_warp // WARPS_AT_ONCE * WARPS_AT_ONCE
-    shared = _rounded(shared_bytes + SHARED_RESERVED, SHARED_AT_ONCE)
+    shared = _round_up(shared_bytes + SHARED_RESERVED, SHARED_AT_ONCE)
     fitting = {
         "threads": device.warps // warps,
         "blocks": device.blocks,
@@ -108,7 +106,7 @@ def occupancy(device: Device, threads: int, registers: int, shared_bytes: int) -
     return Occupancy(fitting[limit], fitting[limit] * warps / device.warps, limit)
 
 
-def _rounded(number: int, step: int) -> int:
+def _round_up(number: int, step: int) -> int:
     return -(-number // step) * step
 
 

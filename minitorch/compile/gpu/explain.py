@@ -7,8 +7,6 @@ beside what it measures.
 May import: errors, assembler, devices, engine, ptx, schedule.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from dataclasses import dataclass

@@ -24,8 +24,6 @@ May import: errors, text, rows, schedule.
 Source: Kirk & Hwu, Programming Massively Parallel Processors, 4th ed. 2022, chapters 5 and 6.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

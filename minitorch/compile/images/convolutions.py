@@ -16,8 +16,6 @@ column, so that the places of a line lie side by side; many samples lie last, as
 May import: allocator, depthwise, layouts, lines; engine, tasks, text.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -194,16 +192,19 @@ def windows_for(
         how: has stride, padding, dilation and groups; can be hashed.
         gradient: whether the kernels' is wanted.
     """
-    dtype = x.dtype
-    if len(kernel) != 2 or type(x) is not np.ndarray or dtype is not w.dtype:
+    if not are_served(x, w):
         return None
-    if dtype.char not in KINDS or not engine.available():
-        return None
-    return _chosen(x.shape, channels, kernel, places, how, dtype, gradient)
+    return _choose(x.shape, channels, kernel, places, how, x.dtype, gradient)
+
+
+def are_served(x: Any, w: Any) -> bool:
+    """Tell whether there are kernels for such arrays, images (N, C, height, width)."""
+    fit = x.ndim == 4 and type(x) is np.ndarray and x.dtype is w.dtype
+    return fit and x.dtype.char in KINDS and engine.available()
 
 
 @functools.lru_cache(256)
-def _chosen(
+def _choose(
     image: Sizes, channels: int, kernel: Sizes, places: Sizes, how: Any, dtype: Any, gradient: bool
 ) -> Windows | Depthwise | None:
     if how.groups == image[1] == channels:
@@ -229,10 +230,6 @@ class _Slot:
         self.inside = t.emit(f"bitcast i{t.width} {bits} to {t.mask}")
 
 
-def _element(t: Text, at: str) -> str:
-    return t.spread(t.scalar, t.emit(f"load {t.scalar}, ptr {at}, align {t.item}"))
-
-
 @functools.cache
 def _convolve(dtype: str, lanes: int, rows: int, vectors: int) -> engine.Function:
     """Return the kernel of the result: blocks of `rows` channels by `vectors` slots."""
@@ -247,14 +244,14 @@ def _convolve(dtype: str, lanes: int, rows: int, vectors: int) -> engine.Functio
         places = [_Slot(t, slots, t.plus(first, v), begin, out) for v in range(vectors)]
         with t.loop("i", each, rows) as i:
             channels, numbers = _channels(t, g, each, i, rows)
-            starts = [_element(t, t.at(bias, c, t.scalar)) for c in channels]
+            starts = [t.spread_from(t.at(bias, c, t.scalar)) for c in channels]
             kernels = [t.at(weights, t.times(c, depth), t.scalar) for c in channels]
             for (r, _), total in zip(cells, sums, strict=True):
                 t.store(starts[r], total, how="align 64")
             with t.loop("k", depth) as k:
                 offset = t.emit(f"load i64, ptr {t.at(offsets, k, 'i64')}")
                 windows = [t.load(t.at(place.image, offset)) for place in places]
-                factors = [_element(t, t.at(kernel, k, t.scalar)) for kernel in kernels]
+                factors = [t.spread_from(t.at(kernel, k, t.scalar)) for kernel in kernels]
                 for (r, v), total in zip(cells, sums, strict=True):
                     old = t.load(total, align=64)
                     t.store(t.fma(factors[r], windows[v], old), total, how="align 64")
@@ -331,16 +328,10 @@ def _sums_across(t: Text, vectors: Sequence[str]) -> list[str]:
         lines += lines[-1:] * (len(lines) % 2)
         lines = [
             (
-                t.add(_picked(t, a, b, low), _picked(t, a, b, [lane + length for lane in low])),
+                t.add(t.shuffle(a, b, low), t.shuffle(a, b, [lane + length for lane in low])),
                 [n for both in zip(of_a, of_b, strict=True) for n in both],
             )
             for (a, of_a), (b, of_b) in zip(lines[::2], lines[1::2], strict=True)
         ]
     places = {n: (line, lane) for line, of in lines for lane, n in enumerate(of)}
     return [t.lane(t.vector, *places[n]) for n in range(len(vectors))]
-
-
-def _picked(t: Text, a: str, b: str, lanes: Sequence[int]) -> str:
-    order = ", ".join(f"i32 {i}" for i in lanes)
-    kind = f"{t.vector} {a}, {t.vector} {b}, <{t.width} x i32> <{order}>"
-    return t.emit(f"shufflevector {kind}")

@@ -15,8 +15,6 @@ May import: engine, lines, rows, text.
 Source of depthwise layers: Howard et al., arXiv:1704.04861, 2017.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 import math
@@ -27,7 +25,7 @@ import numpy as np
 from .. import engine
 from ..rows import across
 from ..text import KERNEL, Text
-from .lines import Head, empty_images, in_order, lanes_for, lies, move_samples, run
+from .lines import Head, describe, empty_images, lanes_for, move_samples, put_in_order, run
 
 _Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
@@ -81,11 +79,11 @@ class Depthwise:
 
     def convolve(self, x: _Array, w: _Array, bias: _Array | None = None) -> _Array:
         """Return the result (N, C, places) of images and kernels (C, 1, ...), plus the bias."""
-        x, batch = in_order(x)
+        x, batch = put_in_order(x)
         start = np.zeros(len(w), w.dtype) if bias is None else np.ascontiguousarray(bias)
         out = empty_images((*self.image[:2], *self.places), x.dtype, batch)
         segments, shape = self._segments(batch)
-        numbers = (*lies(x, batch), *lies(out, batch), *segments)
+        numbers = (*describe(x, batch), *describe(out, batch), *segments)
         arrays = (x, np.ascontiguousarray(w), start, out, self.zeros)
         run(_convolve(shape), arrays, numbers, self.image[1])
         return out
@@ -99,7 +97,7 @@ class Depthwise:
             return _depthwise(
                 y.shape, size, self.image[2:], self.stride, padding, self.dilation, self.dtype
             ).convolve(y, w[..., ::-1, ::-1])
-        y, batch = in_order(y)
+        y, batch = put_in_order(y)
         out = empty_images(self.image, y.dtype, batch)
         (down, along), (first, left) = self.stride, self.padding
         begin, end = left // along, (self.image[3] - 1 + left) // along + 1
@@ -108,21 +106,21 @@ class Depthwise:
         rows = (first // down, (self.image[2] - 1 + first) // down + 1)
         sizes = (first, left * n, n, *segments, begin * n, *rows)
         kernel = _back(self._shape(batch, segments[1]))
-        numbers = (*lies(y, batch), *lies(out, batch), *sizes)
+        numbers = (*describe(y, batch), *describe(out, batch), *sizes)
         run(kernel, (y, np.ascontiguousarray(w), out, self.zeros), numbers, self.image[1])
         return out
 
     def gather(self, x: _Array, y: _Array) -> _Array:
         """Return the kernels' gradient (C, kernel) from images and a result's gradient."""
-        x, batch = in_order(x)
-        if batch != in_order(y)[1]:
+        x, batch = put_in_order(x)
+        if batch != put_in_order(y)[1]:
             y = move_samples(y, batch)
-        y, _ = in_order(y)
+        y, _ = put_in_order(y)
         out = np.empty((self.image[1], *self.kernel), x.dtype)
         segments, shape = self._segments(batch)
         count, length = segments[3:5]
         part = max(2, PART // (count * -(-length // shape.lanes)) // 2 * 2)
-        numbers = (*lies(x, batch), *lies(y, batch), *segments, part)
+        numbers = (*describe(x, batch), *describe(y, batch), *segments, part)
         run(_gather(shape), (x, y, out, self.zeros), numbers, self.image[1])
         return out
 
@@ -192,8 +190,8 @@ class _Columns:
         }
         columns = []
         for block, part in self.columns:
-            picked = [lane * step + part for lane in range(self.shape.lanes)]
-            vector = self.head.lanes_of(blocks[block], picked)
+            numbers = [lane * step + part for lane in range(self.shape.lanes)]
+            vector = self.head.pick_lanes(blocks[block], numbers)
             if self.valid and step > 1:
                 vector = t.either(self.valid, vector, "zeroinitializer")
             columns.append(vector)
@@ -207,12 +205,12 @@ def _rows_of(shape: Shape) -> int:
     return 4 if shape.size[0] * shape.size[1] > 25 else 3
 
 
-def _met(shape: Shape, rows: int, size: int) -> dict[int, list[Sizes]]:
-    """Return for each row of the image, from the first, which row of the result and window."""
-    met: dict[int, list[Sizes]] = {}
+def _match_rows(shape: Shape, rows: int, size: int) -> dict[int, list[Sizes]]:
+    """Return for each row of the image, from the first, which rows of the result and window."""
+    pairs: dict[int, list[Sizes]] = {}
     for r, i in itertools.product(range(rows), range(size)):
-        met.setdefault(r * shape.stride[0] + i * shape.dilation[0], []).append((r, i))
-    return dict(sorted(met.items()))
+        pairs.setdefault(r * shape.stride[0] + i * shape.dilation[0], []).append((r, i))
+    return dict(sorted(pairs.items()))
 
 
 @functools.cache
@@ -223,21 +221,21 @@ def _convolve(shape: Shape) -> engine.Function:
     first, left, apart, segments, length, step = head.numbers
     with t.loop("c", "%hi", start="%lo") as c:
         weights = head.weights(head.arrays[1], c, shape.size)
-        start = head.spread(t.at(head.arrays[2], c, t.scalar))
+        start = t.spread_from(t.at(head.arrays[2], c, t.scalar))
         with t.loop("n", image.samples) as n:
             source, target = image.of(c, n), result.of(c, n)
             for rows, begin, end in _blocks(t, "0", result.rows, _rows_of(shape)):
                 with t.loop("y", end, rows, begin) as y:
                     top = t.minus(t.times(y, shape.stride[0]), first)
-                    met = _met(shape, rows, shape.size[0])
-                    lines = [image.line_at(source, t.plus(top, u), head.zeros) for u in met]
+                    pairs_of = _match_rows(shape, rows, shape.size[0])
+                    lines = [image.line_at(source, t.plus(top, u), head.zeros) for u in pairs_of]
                     into = [result.line_at(target, t.plus(y, r)) for r in range(rows)]
                     with t.loop("s", segments) as s, t.loop("v", length, shape.lanes) as v:
                         position = t.minus(t.times(s, step), left)
                         position = t.plus(position, t.times(v, shape.step))
                         columns = _Columns(head, shape, image.line, position, apart)
                         sums = [start] * rows
-                        for line, pairs in zip(lines, met.values(), strict=True):
+                        for line, pairs in zip(lines, pairs_of.values(), strict=True):
                             for j, vector in enumerate(columns.read(line)):
                                 for r, i in pairs:
                                     sums[r] = t.fma(vector, weights[i, j], sums[r])
@@ -300,14 +298,15 @@ def _back(shape: Shape) -> engine.Function:
                     with t.when(t.emit(f"icmp ult i64 {reach}, {image.rows}")):
                         line = image.line_at(target, reach)
                         for b, (at, mask) in enumerate(stores):
-                            picked = _interleaved(shape, b)
-                            value = head.lanes_of(sums, picked) if shape.step > 1 else sums[b]
+                            value = sums[b]
+                            if shape.step > 1:
+                                value = head.pick_lanes(sums, _interleave(shape, b))
                             t.store(value, t.at(line, at, t.scalar), mask)
     t.do("ret void")
     return engine.Function(t.module(KERNEL))
 
 
-def _interleaved(shape: Shape, vector: int) -> list[int]:
+def _interleave(shape: Shape, vector: int) -> list[int]:
     """Return which lanes of the phases' vectors make a vector of the line."""
     numbers = range(vector * shape.lanes, (vector + 1) * shape.lanes)
     return [n % shape.stride[1] * shape.lanes + n // shape.stride[1] for n in numbers]
@@ -348,8 +347,8 @@ def _gather(shape: Shape) -> engine.Function:
                 with t.loop("y", upper, rows, lower) as y:
                     top = t.minus(t.times(y, shape.stride[0]), first)
                     top = t.plus(top, t.times(above, shape.dilation[0]))
-                    met = _met(shape, rows, chunk)
-                    lines = [image.line_at(source, t.plus(top, u), head.zeros) for u in met]
+                    pairs_of = _match_rows(shape, rows, chunk)
+                    lines = [image.line_at(source, t.plus(top, u), head.zeros) for u in pairs_of]
                     slopes = [result.line_at(gradient, t.plus(y, r)) for r in range(rows)]
                     with t.loop("s", segments) as s, t.loop("v", length, shape.lanes) as v:
                         position = t.minus(t.times(s, step), left)
@@ -358,7 +357,7 @@ def _gather(shape: Shape) -> engine.Function:
                         columns = _Columns(head, shape, image.line, position, apart, valid)
                         at = t.plus(t.times(s, length), v)
                         factors = [t.load(t.at(line, at, t.scalar), valid) for line in slopes]
-                        for line, pairs in zip(lines, met.values(), strict=True):
+                        for line, pairs in zip(lines, pairs_of.values(), strict=True):
                             for j, vector in enumerate(columns.read(line)):
                                 for r, i in pairs:
                                     old = t.load(sums[i, j], align=64)

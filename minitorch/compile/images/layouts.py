@@ -11,8 +11,6 @@ and columns of the copy begin, so any stride and dilation is a matter of numbers
 May import: allocator, engine, lines, text.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Iterator, Sequence
@@ -24,7 +22,7 @@ import numpy as np
 from ...arrays import allocator
 from .. import engine
 from ..text import KERNEL, Text
-from .lines import Head, empty_images, in_order, lanes_for, lies, run
+from .lines import Head, describe, empty_images, lanes_for, put_in_order, run
 
 _Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
@@ -76,7 +74,7 @@ class Layout:
 
     def __call__(self, x: _Array) -> _Array:
         """Return the copy, or the images' own memory where it would be the same."""
-        x, batch = in_order(x)
+        x, batch = put_in_order(x)
         if self.same and batch == self.last:
             return x
         out = allocator.empty((math.prod(self.shape) + TAIL,), x.dtype)
@@ -92,7 +90,7 @@ class Layout:
     def _run(self, images: _Array, copy: _Array, batch: bool, back: bool) -> None:
         (_, left), along, n = self.padding, self.stride[1], self.batch
         wide, begins = self.shape[5], self.columns
-        samples, *lie = lies(images, batch)
+        samples, *layout = describe(images, batch)
         way, step, length, sizes = "columns", 1, n, (wide * along, n, 0)
         if self.last and not batch:
             way, samples, sizes = "turned", 1, (wide * along, n, images.strides[0])
@@ -101,7 +99,7 @@ class Layout:
             left, begins = left * n, self.phases
         together = n if way == "lines" and along > 1 else 1
         kernel = _copy(self.dtype, lanes_for(self.dtype, length), way, step, back, together)
-        numbers = (samples, *lie, *self.bytes, len(self.rows), left, *sizes)
+        numbers = (samples, *layout, *self.bytes, len(self.rows), left, *sizes)
         arrays = (images, copy, self.rows, begins, self.zeros)
         grain = -(-GRAIN // max(1, images[:, 0].size))
         run(kernel, arrays, numbers, images.shape[1], grain)
@@ -134,7 +132,7 @@ def _copy(
     head = Head(dtype, lanes, 4, (0,), 7)
     t, (image,), (_, out, rows, begins) = head.t, head.planes, head.arrays
     sample, channel, n_rows, border, *sizes = head.numbers
-    write = {"lines": _lines, "columns": _columns, "turned": _turned}[way]
+    write = {"lines": _write_lines, "columns": _write_columns, "turned": _write_turned}[way]
     with t.loop("c", "%hi", start="%lo") as c, t.loop("n", image.samples) as n:
         source = image.of(c, n)
         target = t.at(out, t.plus(t.times(c, channel), t.times(n, sample)))
@@ -151,14 +149,14 @@ def _copy(
 
 
 @contextmanager
-def _where_present(t: Text, into: str, begins: str, number: str | int) -> Iterator[str]:
+def _when_present(t: Text, into: str, begins: str, number: str | int) -> Iterator[str]:
     """Write what is done where the copy has this column, or phase; give where it begins."""
     away = t.emit(f"load i64, ptr {t.at(begins, number, 'i64')}")
     with t.when(t.emit(f"icmp sge i64 {away}, 0")):
         yield t.at(into, away)
 
 
-def _lines(row: _Row) -> None:
+def _write_lines(row: _Row) -> None:
     head, t, (length, *_), step = row.head, row.head.t, row.sizes, row.step
     with t.loop("v", length, t.width) as v:
         first = t.minus(t.times(v, step), row.border)
@@ -166,38 +164,39 @@ def _lines(row: _Row) -> None:
         masks = [head.inside(at, head.planes[0].line) for at in places]
         valid = head.inside("0", t.minus(length, v))
         if row.back:
-            _woven(row, v, list(zip(places, masks, strict=True)), valid)
+            _weave(row, v, list(zip(places, masks, strict=True)), valid)
             return
         vectors = [
             t.load(t.at(row.line, at, t.scalar), mask)
             for at, mask in zip(places, masks, strict=True)
         ]
         for phase in range(step):
-            value = head.lanes_of(vectors, [_place(row, lane, phase) for lane in range(t.width)])
-            with _where_present(t, row.into, row.begins, phase) as begin:
+            numbers = [_place_of(row, lane, phase) for lane in range(t.width)]
+            value = head.pick_lanes(vectors, numbers)
+            with _when_present(t, row.into, row.begins, phase) as begin:
                 t.store(value, t.at(begin, v, t.scalar), valid)
 
 
-def _woven(row: _Row, v: str, stores: list[tuple[str, str]], valid: str) -> None:
+def _weave(row: _Row, v: str, stores: list[tuple[str, str]], valid: str) -> None:
     """Write the numbers of a line whose phases are read, all of which are there."""
     head, t, step = row.head, row.head.t, row.step
-    lying = {_place(row, k, p): p * t.width + k for p in range(step) for k in range(t.width)}
+    lanes = {_place_of(row, k, p): p * t.width + k for p in range(step) for k in range(t.width)}
     begins = [t.emit(f"load i64, ptr {t.at(row.begins, b, 'i64')}") for b in range(step)]
     phases = [t.load(t.at(t.at(row.into, begin), v, t.scalar), valid) for begin in begins]
     for n, (at, mask) in enumerate(stores):
-        picked = [lying[k] for k in range(n * t.width, (n + 1) * t.width)]
-        t.store(head.lanes_of(phases, picked), t.at(row.line, at, t.scalar), mask)
+        numbers = [lanes[k] for k in range(n * t.width, (n + 1) * t.width)]
+        t.store(head.pick_lanes(phases, numbers), t.at(row.line, at, t.scalar), mask)
 
 
-def _place(row: _Row, lane: int, phase: int) -> int:
+def _place_of(row: _Row, lane: int, phase: int) -> int:
     """Return where in a line's `step` vectors the number lies that a phase has in this lane."""
     column, within = divmod(lane, row.together)
     return (column * row.step + phase) * row.together + within
 
 
-def _columns(row: _Row) -> None:
+def _write_columns(row: _Row) -> None:
     head, t, (count, batch, _) = row.head, row.head.t, row.sizes
-    with t.loop("x", count) as x, _where_present(t, row.into, row.begins, x) as begin:
+    with t.loop("x", count) as x, _when_present(t, row.into, row.begins, x) as begin:
         column = t.times(t.minus(x, row.border), batch)
         with t.loop("v", batch, t.width) as v:
             at, valid = t.plus(column, v), head.inside("0", t.minus(batch, v))
@@ -209,7 +208,7 @@ def _columns(row: _Row) -> None:
                 t.store(t.load(here, mask), there, valid)
 
 
-def _turned(row: _Row) -> None:
+def _write_turned(row: _Row) -> None:
     head, t, (count, batch, sample) = row.head, row.head.t, row.sizes
     apart, last = t.emit(f"select i1 {row.inside}, i64 {sample}, i64 0"), t.plus(batch, -1)
     with t.loop("x", count, t.width) as x, t.loop("v", batch, t.width) as v:
@@ -220,7 +219,7 @@ def _turned(row: _Row) -> None:
         square = _turn(head, [t.load(t.at(line, at, t.scalar), mask) for line in lines])
         valid = head.inside("0", t.minus(batch, v))
         for k, vector in enumerate(square):
-            with _where_present(t, row.into, row.begins, t.plus(x, k)) as begin:
+            with _when_present(t, row.into, row.begins, t.plus(x, k)) as begin:
                 t.store(vector, t.at(begin, v, t.scalar), valid)
 
 
@@ -230,5 +229,5 @@ def _turn(head: Head, rows: Sequence[str]) -> Sequence[str]:
     order = [k // 2 + k % 2 * size for k in range(2 * size)]
     for _ in range(size.bit_length() - 1):
         pairs = zip(rows[: size // 2], rows[size // 2 :], strict=True)
-        rows = [head.lanes_of(pair, order[at : at + size]) for pair in pairs for at in (0, size)]
+        rows = [head.pick_lanes(pair, order[at : at + size]) for pair in pairs for at in (0, size)]
     return rows

@@ -6,8 +6,6 @@ outside of the image is read from a line of zeros, columns outside are lanes tha
 May import: allocator, engine, kernels, panels, pool, tasks, text.
 """
 
-from __future__ import annotations
-
 import itertools
 import struct
 from collections.abc import Iterable, Sequence
@@ -31,7 +29,7 @@ def move_samples(array: _Array, batch: bool) -> _Array:
     return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, 0, -1)), -1, 0)
 
 
-def in_order(array: _Array) -> tuple[_Array, bool]:
+def put_in_order(array: _Array) -> tuple[_Array, bool]:
     """Return the array, or a copy, whose lines are runs of memory; whether samples lie last."""
     batch = len(array) >= MANY and array.strides[0] == array.itemsize
     lines = np.moveaxis(array, 0, -1)[0] if batch else array
@@ -47,7 +45,7 @@ def empty_images(shape: Sizes, dtype: Any, batch: bool) -> _Array:
     return np.moveaxis(out, -1, 0) if batch else out
 
 
-def lies(array: _Array, batch: bool) -> Sizes:
+def describe(array: _Array, batch: bool) -> Sizes:
     """Return samples; bytes from one to the next, of channels and rows too; rows, a line."""
     n, _, high, wide = array.shape
     steps = array.strides[:3]
@@ -75,7 +73,7 @@ def run(
 
 
 class Plane:
-    """How an array of images lies: the numbers of `_lies`."""
+    """How an array of images lies: the numbers of `describe`."""
 
     def __init__(self, t: Text, base: str, numbers: Iterable[str]) -> None:
         self.text, self.base = t, base
@@ -124,33 +122,25 @@ class Head:
         lanes = t.emit(f"add {kind} <{counts}>, {first}")
         return t.emit(f"icmp ult {kind} {lanes}, {end}")
 
-    def lanes_of(self, vectors: Sequence[str], picked: Sequence[int]) -> str:
+    def pick_lanes(self, vectors: Sequence[str], numbers: Sequence[int]) -> str:
         """Return the lanes that have these numbers in vectors behind each other."""
-        t, width = self.t, self.t.width
-        made = vectors[0]
+        width = self.t.width
+        vector = vectors[0]
         for v, other in enumerate(vectors[1:], 1):
-            order = [
+            lanes = [
                 width + number % width
                 if number // width == v
                 else (number if v == 1 and number < width else lane)
-                for lane, number in enumerate(picked)
+                for lane, number in enumerate(numbers)
             ]
-            lanes = ", ".join(f"i32 {i}" for i in order)
-            made = t.emit(
-                f"shufflevector {t.vector} {made}, {t.vector} {other}, <{width} x i32> <{lanes}>"
-            )
-        return made
+            vector = self.t.shuffle(vector, other, lanes)
+        return vector
 
     def weights(self, base: str, channel: str, size: Sizes) -> dict[Sizes, str]:
         """Return a channel's numbers, each in all lanes."""
         t, (high, wide) = self.t, size
         first = t.at(base, t.times(channel, high * wide), t.scalar)
         return {
-            (i, j): self.spread(t.at(first, i * wide + j, t.scalar))
+            (i, j): t.spread_from(t.at(first, i * wide + j, t.scalar))
             for i, j in itertools.product(range(high), range(wide))
         }
-
-    def spread(self, at: str) -> str:
-        """Return the number at an address in all lanes."""
-        t = self.t
-        return t.spread(t.scalar, t.emit(f"load {t.scalar}, ptr {at}, align {t.item}"))

@@ -4,10 +4,8 @@ A phase is every `stride`-th element of an image, and meets every `stride`-th of
 is a convolution of the result with some of the kernel. All phases read the same copy of the result,
 which is given a border once; where the phases are done they are woven into an image.
 
-May import: allocator, convolutions, depthwise, layouts; engine.
+May import: allocator, convolutions, depthwise, layouts.
 """
-
-from __future__ import annotations
 
 import functools
 import itertools
@@ -17,8 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...arrays import allocator
-from .. import engine
-from .convolutions import KINDS, LEAST, LEAST_APART, Windows
+from .convolutions import LEAST, LEAST_APART, Windows, are_served
 from .depthwise import Depthwise, depthwise_of
 from .layouts import Layout
 
@@ -98,15 +95,11 @@ def images_for(y: Any, w: Any, image: Sizes, how: Any) -> Strided | Depthwise | 
         y, w: a result (N, O, places) and kernels (O, C/G, ...).
         how: has stride, padding, dilation and groups; can be hashed.
     """
-    if y.ndim != 4 or type(y) is not np.ndarray or y.dtype is not w.dtype:
-        return None
-    if y.dtype.char not in KINDS or not engine.available():
-        return None
-    return _chosen(image, y.shape, w.shape, how, y.dtype)
+    return _choose(image, y.shape, w.shape, how, y.dtype) if are_served(y, w) else None
 
 
 @functools.lru_cache(256)
-def _chosen(
+def _choose(
     image: Sizes, result: Sizes, kernels: Sizes, how: Any, dtype: Any
 ) -> Strided | Depthwise | None:
     if how.groups == image[1] == result[1]:

@@ -10,8 +10,6 @@ May import: row_text, softmax, extremes, norms, adam, places, planes, ranges, sc
 pool.
 """
 
-from __future__ import annotations
-
 import functools
 import struct
 from collections.abc import Callable, Sequence

@@ -3,8 +3,6 @@
 May import: row_text.
 """
 
-from __future__ import annotations
-
 from .row_text import RowText
 
 
@@ -15,12 +13,8 @@ def adam(k: RowText) -> None:
     """
     t = k.t
     n, _, size = k.integers
-
-    def number(i: int) -> str:
-        at = t.at(k.bases[4], i, t.scalar)
-        return t.spread(t.scalar, t.emit(f"load {t.scalar}, ptr {at}, align 1"))
-
-    keep, new, old_square, new_square, root_scale, eps, step = (number(i) for i in range(7))
+    numbers = (k.spread_from(4, i) for i in range(7))
+    keep, new, old_square, new_square, root_scale, eps, step = numbers
 
     def update(v: str, mask: str | None) -> None:
         w, g, m, square = (k.load(i, v, mask) for i in range(4))
@@ -30,4 +24,4 @@ def adam(k: RowText) -> None:
         root = t.add(t.mul(t.intrinsic("sqrt", square), root_scale), eps)
         k.store(0, t.sub(t.mul(w, keep), t.div(t.mul(step, m), root)), v, mask)
 
-    k.each(update, t.least(n, t.minus(size, k.first)))
+    t.each(update, t.least(n, t.minus(size, k.first)))

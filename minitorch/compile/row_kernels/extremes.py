@@ -5,8 +5,6 @@ Numbers are compared as integers in the same order, NaN the most extreme: one in
 May import: row_text; text.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 from ..text import Text
@@ -21,9 +19,9 @@ def _place_of_extreme(k: RowText, largest: bool) -> None:
     t, apart = k.t, k.integers[1]
     with t.when(t.emit(f"icmp eq i64 {apart}, 1")):
         _begin(k)
-        k.each(lambda v, mask: _run_along(k, v, mask, largest), k.integers[0])
+        t.each(lambda v, mask: _run_along(k, v, mask, largest), k.integers[0])
     with t.when(t.emit(f"icmp ne i64 {apart}, 1")):
-        k.each(lambda v, mask: _run_beside(k, v, mask, largest), apart)
+        t.each(lambda v, mask: _run_beside(k, v, mask, largest), apart)
 
 
 def _begin(k: RowText) -> None:
@@ -44,7 +42,7 @@ def _run_along(k: RowText, v: str, mask: str | None, largest: bool) -> None:
     place = _greater(t, _prefix(t, chosen, t.whole(0)), place)
     _store(k, place, v, mask)
     for variable, value in zip(k.totals, (best, place), strict=True):
-        t.store(_shuffled(t, value, least, last), variable, element=t.integer)
+        t.store(t.shuffle(value, least, last, t.integer), variable, element=t.integer)
 
 
 def _run_beside(k: RowText, v: str, mask: str | None, largest: bool) -> None:
@@ -86,13 +84,8 @@ def _prefix(t: Text, a: str, least: str) -> str:
     step = 1
     while step < t.width:
         moved = [i - step if i >= step else t.width for i in range(t.width)]
-        a, step = _greater(t, a, _shuffled(t, a, least, moved)), 2 * step
+        a, step = _greater(t, a, t.shuffle(a, least, moved, t.integer)), 2 * step
     return a
-
-
-def _shuffled(t: Text, a: str, b: str, lanes: list[int]) -> str:
-    order = ", ".join(f"i32 {i}" for i in lanes)
-    return t.emit(f"shufflevector {t.bits} {a}, {t.bits} {b}, <{t.width} x i32> <{order}>")
 
 
 def _spread(t: Text, number: str) -> str:

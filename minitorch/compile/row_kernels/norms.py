@@ -3,8 +3,6 @@
 May import: row_text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -38,7 +36,7 @@ def layer_norm(k: RowText) -> None:
         scaled = t.mul(y(v, mask), k.load(1, v, mask, True))
         return k.store(3, t.add(scaled, k.load(2, v, mask, True)), v, mask)
 
-    k.each(result, k.integers[0])
+    t.each(result, k.integers[0])
 
 
 def layer_norm_gradient(k: RowText) -> None:
@@ -61,7 +59,7 @@ def layer_norm_gradient(k: RowText) -> None:
         k.store(4, t.add(k.load(4, total, mask, True), t.mul(g, standard)), total, mask, True)
         k.store(5, t.add(k.load(5, total, mask, True), g), total, mask, True)
 
-    k.each(share, n)
+    t.each(share, n)
 
 
 @contextmanager
@@ -86,7 +84,7 @@ def group_norm(k: RowText) -> None:
     y, _ = _standardized(k, 0)
     with _each_channel(k) as (start, stop, channel, _):
         scale, shift = k.spread_from(1, channel), k.spread_from(2, channel)
-        k.each(lambda v, m: k.store(3, t.add(t.mul(y(v, m), scale), shift), v, m), stop, start)
+        t.each(lambda v, m: k.store(3, t.add(t.mul(y(v, m), scale), shift), v, m), stop, start)
 
 
 def group_norm_gradient(k: RowText) -> None:
@@ -111,7 +109,7 @@ def group_norm_gradient(k: RowText) -> None:
             inner = t.sub(flow, t.mul(y(v, mask), along))
             return k.store(3, t.mul(inner, scale), v, mask)
 
-        k.each(share, stop, start)
+        t.each(share, stop, start)
 
 
 def column_moments(k: RowText) -> None:
@@ -151,11 +149,11 @@ def _add_columns(k: RowText, values: dict[int, Each]) -> None:
 
     with t.loop("i", k.integers[1]) as i:
         k.first = t.times(i, k.integers[0])
-        k.each(add, "%hi", "%lo")
+        t.each(add, "%hi", "%lo")
 
 
 def _divide_columns(k: RowText, array: int, by: str) -> None:
     def divide(v: str, mask: str | None) -> str:
         return k.store(array, k.t.div(k.load(array, v, mask, True), by), v, mask, True)
 
-    k.each(divide, "%hi", "%lo")
+    k.t.each(divide, "%hi", "%lo")

@@ -3,8 +3,6 @@
 May import: row_text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from .row_text import RowText
@@ -28,7 +26,7 @@ def add_rows(k: RowText) -> None:
                 value = k.load(2, t.plus(source, v), mask, True)
                 k.store(0, t.add(k.load(0, place, mask, True), value), place, mask, True)
 
-            k.each(add, n)
+            t.each(add, n)
 
 
 def gather(k: RowText) -> None:

@@ -5,8 +5,6 @@ All classes pass by a block of columns, what is known of which stays in the near
 May import: row_text, softmax; functions, rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -46,7 +44,7 @@ class _Blocks:
 
     def each(self, use: Callable[[str, str | None], None]) -> None:
         """Write a loop over vectors of columns."""
-        self.k.each(use, self.width)
+        self.t.each(use, self.width)
 
     def sweep(self, use: Callable[[str, str, str | None], None]) -> None:
         """Write a loop over all classes' vectors: where it is, of which columns, the mask."""

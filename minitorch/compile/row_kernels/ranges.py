@@ -3,8 +3,6 @@
 May import: row_text; text.
 """
 
-from __future__ import annotations
-
 from ..text import Text
 from .row_text import RowText
 
@@ -35,4 +33,4 @@ def range_sums(k: RowText) -> None:
         with t.when(t.emit(f"icmp eq i64 {apart}, 1")):
             add_up(single, totals[1], "0", None)
         with t.when(t.emit(f"icmp ne i64 {apart}, 1")):
-            k.each(lambda v, mask: add_up(t, totals[0], v, mask), apart)
+            t.each(lambda v, mask: add_up(t, totals[0], v, mask), apart)

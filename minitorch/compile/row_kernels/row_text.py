@@ -1,14 +1,11 @@
 """RowText: the code of a kernel over rows of contiguous arrays, as its bodies write it.
 
-A body reads and writes a row's vectors in loops (`each`), and folds them (`fold`, `mean`).
+A body reads and writes a row's vectors in loops (`Text.each`), and folds them (`fold`, `mean`).
 
 May import: text, rows, kernels.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import Any
 
 from .. import kernels
 from ..rows import IDENTITY, across, fold
@@ -55,17 +52,6 @@ class RowText:
         self.t.store(value, self.at(array, place, shared), mask)
         return value
 
-    def each(self, body: Callable[[str, str | None], Any], stop: str, start: str = "0") -> None:
-        """Write a loop over the row's whole vectors, and what is left under a mask."""
-        t = self.t
-        length = t.minus(stop, start) if start != "0" else stop
-        whole = t.plus(start, t.emit(f"and i64 {length}, {-t.width}"))
-        with t.loop("v", whole, t.width, start) as v:
-            body(v, None)
-        rest = t.minus(stop, whole)
-        with t.when(t.emit(f"icmp sgt i64 {rest}, 0")):
-            body(whole, t.first_lanes(rest))
-
     def fold(self, stop: str, *folds: tuple[str, Each], start: str = "0") -> list[str]:
         """Return what some values of the row's elements add up to, each in every lane."""
         t = self.t
@@ -79,17 +65,15 @@ class RowText:
                     value = t.either(mask, value, t.number(IDENTITY[how]))
                 t.store(fold(t, how, t.load(total), value), total)
 
-        self.each(body, stop, start)
+        t.each(body, stop, start)
         return [
             t.spread(t.scalar, across(t, how, t.load(total)))
             for (how, _), total in zip(folds, self.sums, strict=False)
         ]
 
-    def spread_from(self, array: int, place: str) -> str:
+    def spread_from(self, array: int, place: str | int) -> str:
         """Return a number of an array in every lane."""
-        at = self.t.at(self.bases[array], place, self.t.scalar)
-        number = self.t.emit(f"load {self.t.scalar}, ptr {at}, align 1")
-        return self.t.spread(self.t.scalar, number)
+        return self.t.spread_from(self.t.at(self.bases[array], place, self.t.scalar))
 
     def store_first(self, array: int, place: str, value: str) -> None:
         """Write the first lane of a vector into a place of an array."""

@@ -6,8 +6,6 @@ along from their ends. What goes on from step to step is in double, as in torch.
 May import: row_text; text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 
@@ -66,7 +64,7 @@ def _scan(k: RowText, start: float, step: Step) -> None:
                 single.run([t.plus(row, first) for row in rows], None, *along)
     with t.when(t.emit(f"icmp ne i64 {apart}, 1")), t.loop("r", "%hi", 1, "%lo") as r:
         begin = t.plus(t.times(r, n), first)
-        k.each(lambda v, mask: vectors.run([t.plus(begin, v)], mask, *along), apart)
+        t.each(lambda v, mask: vectors.run([t.plus(begin, v)], mask, *along), apart)
 
 
 def _add(t: Text, inputs: list[str], before: str) -> tuple[str, str]:

@@ -3,8 +3,6 @@
 May import: row_text; functions, text.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from .. import functions
@@ -26,8 +24,8 @@ def softmax(k: RowText) -> None:
 
     (total,) = k.fold(stop, ("sum", each_power))
     part = t.div(t.number(1.0), total)
-    k.each(lambda v, mask: k.store(1, t.mul(k.load(1, v, mask), part), v, mask), stop)
-    k.each(lambda v, mask: k.store(1, t.number(0.0), v, mask), k.integers[0], stop)
+    t.each(lambda v, mask: k.store(1, t.mul(k.load(1, v, mask), part), v, mask), stop)
+    t.each(lambda v, mask: k.store(1, t.number(0.0), v, mask), k.integers[0], stop)
 
 
 def log_softmax(k: RowText) -> None:
@@ -35,7 +33,7 @@ def log_softmax(k: RowText) -> None:
     t, n = k.t, k.integers[0]
     most, total = _powers(k, lambda v, mask, power: power)
     less = t.add(most, functions.log(t, total))
-    k.each(lambda v, mask: k.store(1, t.sub(k.load(0, v, mask), less), v, mask), n)
+    t.each(lambda v, mask: k.store(1, t.sub(k.load(0, v, mask), less), v, mask), n)
 
 
 def log_softmax_gradient(k: RowText) -> None:
@@ -47,7 +45,7 @@ def log_softmax_gradient(k: RowText) -> None:
         part = t.mul(functions.exp(t, k.load(1, v, mask)), total)
         return k.store(2, t.sub(k.load(0, v, mask), part), v, mask)
 
-    k.each(share, n)
+    t.each(share, n)
 
 
 def class_loss(k: RowText) -> None:
@@ -86,20 +84,16 @@ def class_gradient(k: RowText) -> None:
     t, label, counts, is_ignored = k.t, *class_of(k, k.row, k.integers[0])
     n, stride, _ = k.integers
     _, total = _powers(k, lambda v, mask, power: k.store(3, power, v, mask))
-    at = t.at(k.bases[2], t.times(k.row, stride))
-    g = t.emit(f"load {t.scalar}, ptr {at}, align 1")
-    gs = t.spread(t.scalar, g)
+    gs = t.spread_from(t.at(k.bases[2], t.times(k.row, stride)))
     factor, spread = t.div(gs, total), t.div(t.mul(gs, k.number), t.from_whole(n))
-    at_label = t.emit(
-        f"extractelement {t.vector} {t.mul(gs, t.sub(t.number(1.0), k.number))}, i32 0"
-    )
+    at_label = t.lane(t.vector, t.mul(gs, t.sub(t.number(1.0), k.number)), 0)
     stays = t.spread("i1", t.emit(f"xor i1 {is_ignored}, true"))
 
     def share(v: str, mask: str | None) -> None:
         part = t.sub(t.mul(k.load(3, v, mask), factor), spread)
         k.store(3, t.either(stays, part, t.number(0.0)), v, mask)
 
-    k.each(share, n)
+    t.each(share, n)
     with t.when(counts):
         place = k.at(3, label)
         part = t.emit(f"load {t.scalar}, ptr {place}, align 1")
@@ -152,8 +146,8 @@ def softmax_gradient(k: RowText) -> None:
         y = t.mul(k.load(1, v, mask), k.number)
         return k.store(2, t.mul(y, t.sub(k.load(0, v, mask), along)), v, mask)
 
-    k.each(share, stop)
-    k.each(lambda v, mask: k.store(2, t.number(0.0), v, mask), k.integers[0], stop)
+    t.each(share, stop)
+    t.each(lambda v, mask: k.store(2, t.number(0.0), v, mask), k.integers[0], stop)
 
 
 def _reach(k: RowText) -> str:

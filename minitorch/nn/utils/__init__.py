@@ -1,7 +1,5 @@
 """What works on the parameters of a whole model: gradients kept small, all as one vector."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

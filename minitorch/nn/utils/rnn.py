@@ -1,7 +1,5 @@
 """Sequences of several lengths in one batch: padded."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NoReturn
 

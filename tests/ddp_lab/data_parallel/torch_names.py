@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
-from ddp_lab.data_parallel.reducer import NOTHING_TO_DO
 from ddp_lab.data_parallel.torch import module_inspection
 from ddp_lab.data_parallel.torch.ddp import TorchDistributedDataParallel
 from ddp_lab.data_parallel.torch.process_groups import broadcast_coalesced
@@ -74,7 +73,9 @@ class ObservedDdp(TorchDistributedDataParallel):
     def _run_buffer_hook(self) -> None:
         if self.require_forward_param_sync and self._buffer_sync.is_due and self.buffer_hook:
             hook, state, _ = self.buffer_hook
-            buffers = self._buffer_sync.buffers()
+            ignored = self.parameters_to_ignore
+            named = self.module.named_buffers()
+            buffers = {name: b.detach() for name, b in named if name not in ignored}
             with torch.no_grad(), _unsafe_preserve_version_counter(tuple(buffers.values())):
                 self.seen.futures.extend(hook(state, buffers) or ())
 
@@ -130,16 +131,16 @@ class ObservedDdp(TorchDistributedDataParallel):
         authoritative_rank: int = 0,
     ) -> None:
         buffers = module_inspection.buffers(self.module, self.parameters_to_ignore)
-        broadcast_coalesced(self.group, bufs or list(buffers.values()), authoritative_rank)
+        broadcast_coalesced(self.group, bufs or buffers, authoritative_rank)
 
     def _build_params_for_reducer(self) -> tuple[list[nn.Parameter], list[bool]]:
         managed = module_inspection.managed_params(self.module, self.parameters_to_ignore)
-        return managed.params, managed.sparse
+        return managed.params, [spec.sparse for spec in managed.specs]
 
     def _build_debug_param_to_name_mapping(self, parameters: Sequence[Any]) -> dict[int, str]:
         """Return the names of `parameters` by their position, which must be the module's."""
         managed = module_inspection.managed_params(self.module, self.parameters_to_ignore)
-        names = {id(p): n for n, p in zip(managed.names, managed.params, strict=True)}
+        names = {id(p): s.name for p, s in zip(managed.params, managed.specs, strict=True)}
         passed = {id(param) for param in parameters}
         missing = [name for key, name in names.items() if key not in passed]
         if missing:
@@ -163,7 +164,7 @@ class Seen:
         expect = usage.expect_unused
 
         def counted_finish() -> None:
-            self.buckets_reduced = sum(work is not NOTHING_TO_DO for _, work in reducer._works)
+            self.buckets_reduced = len(reducer._works)
             finish()
             while self.futures:
                 self.futures.pop().wait()
