@@ -22,21 +22,42 @@ or by `torchrun --nproc-per-node 2 train.py`, on several machines too:
 `ddp_lab.data_parallel.checkpoint` adds what such a script needs to survive its ranks.
 """
 
-from ddp_lab import cost as cost
-from ddp_lab import simulate as simulate
-from ddp_lab.collectives.registry import algorithms as algorithms
-from ddp_lab.collectives.registry import register_algorithm as register_algorithm
-from ddp_lab.communicator.communicator import Communicator as Communicator
-from ddp_lab.data_parallel import DistributedDataParallel as DistributedDataParallel
-from ddp_lab.errors import DdpLabError as DdpLabError
-from ddp_lab.errors import Deadlock as Deadlock
-from ddp_lab.errors import InvalidArgument as InvalidArgument
-from ddp_lab.errors import Mismatch as Mismatch
-from ddp_lab.errors import OutOfSharedMemory as OutOfSharedMemory
-from ddp_lab.errors import RankFailed as RankFailed
-from ddp_lab.errors import RankLost as RankLost
-from ddp_lab.errors import RankTimeout as RankTimeout
-from ddp_lab.errors import UnknownAlgorithm as UnknownAlgorithm
-from ddp_lab.launch.launcher import launch as launch
-from ddp_lab.launch.world import init as init
-from ddp_lab.transport.links.link import Link as Link
+from ddp_lab import cost, simulate
+from ddp_lab.collectives.registry import algorithms, register_algorithm
+from ddp_lab.communicator.communicator import Communicator
+from ddp_lab.data_parallel import DistributedDataParallel
+from ddp_lab.errors import (
+    DdpLabError,
+    Deadlock,
+    InvalidArgument,
+    Mismatch,
+    OutOfSharedMemory,
+    RankFailed,
+    RankLost,
+    RankTimeout,
+    UnknownAlgorithm,
+)
+from ddp_lab.launch.launcher import launch
+from ddp_lab.launch.world import init
+from ddp_lab.transport.links.link import Link
+
+__all__ = [
+    "Communicator",
+    "DdpLabError",
+    "Deadlock",
+    "DistributedDataParallel",
+    "InvalidArgument",
+    "Link",
+    "Mismatch",
+    "OutOfSharedMemory",
+    "RankFailed",
+    "RankLost",
+    "RankTimeout",
+    "UnknownAlgorithm",
+    "algorithms",
+    "cost",
+    "init",
+    "launch",
+    "register_algorithm",
+    "simulate",
+]

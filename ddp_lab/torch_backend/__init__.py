@@ -22,7 +22,7 @@ import torch.distributed as dist
 from ddp_lab.collectives.registry import lookup
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.torch_backend import gloo_names
-from ddp_lab.torch_backend.process_group import ProcessGroup as ProcessGroup
+from ddp_lab.torch_backend.process_group import ProcessGroup
 from ddp_lab.torch_backend.rendezvous import Roster, join, meet
 from ddp_lab.torch_backend.tensor_collectives import ALGORITHMS
 
@@ -63,3 +63,5 @@ def _create(store: Any, rank: int, roster: Roster, timeout: timedelta) -> Proces
 
 dist.Backend.register_backend("ddp_lab", create_for_torch, extended_api=True, devices=["cpu"])
 gloo_names.share()
+
+__all__ = ["ProcessGroup", "create", "use_algorithm"]

@@ -15,38 +15,16 @@ from minitorch.arrays.threads import get_num_threads as get_num_threads
 from minitorch.arrays.threads import set_num_threads as set_num_threads
 
 if TYPE_CHECKING:
-    from minitorch.compile.cost_model import CostModel as CostModel
-    from minitorch.compile.engine import Function as Function
-    from minitorch.compile.engine import available as available
-    from minitorch.compile.engine import processor as processor
-    from minitorch.compile.engine import vector_registers as vector_registers
-    from minitorch.compile.gpu.explain import Explanation as Explanation
-    from minitorch.compile.gpu.explain import explain as explain
-    from minitorch.compile.kernels import Kernel as Kernel
-    from minitorch.compile.kernels import kernel as kernel
-    from minitorch.compile.products import ProductKernel as ProductKernel
-    from minitorch.compile.products import conv2d as conv2d
-    from minitorch.compile.products import matmul as matmul
-    from minitorch.compile.rows import DTYPES as DTYPES
-    from minitorch.compile.rows import POWERS as POWERS
-    from minitorch.compile.rows import ROWS as ROWS
-    from minitorch.compile.rows import Program as Program
-    from minitorch.compile.rows import Step as Step
-    from minitorch.compile.rows import gives as gives
-    from minitorch.compile.rows import takes as takes
-    from minitorch.compile.schedule import DeviceSchedule as DeviceSchedule
-    from minitorch.compile.schedule import Schedule as Schedule
-    from minitorch.compile.spaces import Space as Space
-    from minitorch.compile.spaces import Table as Table
-    from minitorch.compile.spaces import recorded as recorded
-    from minitorch.compile.spaces import recorded_tasks as recorded_tasks
-    from minitorch.compile.spaces import space as space
-    from minitorch.compile.tuned import get_cache_directory as get_cache_directory
-    from minitorch.compile.tuned import keep as keep
-    from minitorch.compile.tuned import kernel_for as kernel_for
-    from minitorch.compile.tuned import set_cache_directory as set_cache_directory
-    from minitorch.compile.tuning import Tuned as Tuned
-    from minitorch.compile.tuning import tune as tune
+    from minitorch.compile.cost_model import CostModel
+    from minitorch.compile.engine import Function, available, processor, vector_registers
+    from minitorch.compile.gpu.explain import Explanation, explain
+    from minitorch.compile.kernels import Kernel, kernel
+    from minitorch.compile.products import ProductKernel, conv2d, matmul
+    from minitorch.compile.rows import DTYPES, POWERS, ROWS, Program, Step, gives, takes
+    from minitorch.compile.schedule import DeviceSchedule, Schedule
+    from minitorch.compile.spaces import Space, Table, recorded, recorded_tasks, space
+    from minitorch.compile.tuned import get_cache_directory, keep, kernel_for, set_cache_directory
+    from minitorch.compile.tuning import Tuned, tune
 
 _HOLDERS = {
     "cost_model": "CostModel",
@@ -82,4 +60,39 @@ class _Callable(ModuleType):
 
 sys.modules[__name__].__class__ = _Callable
 
-__all__ = sorted(["get_num_threads", "set_num_threads", *" ".join(_HOLDERS.values()).split()])
+__all__ = [
+    "DTYPES",
+    "POWERS",
+    "ROWS",
+    "CostModel",
+    "DeviceSchedule",
+    "Explanation",
+    "Function",
+    "Kernel",
+    "ProductKernel",
+    "Program",
+    "Schedule",
+    "Space",
+    "Step",
+    "Table",
+    "Tuned",
+    "available",
+    "conv2d",
+    "explain",
+    "get_cache_directory",
+    "get_num_threads",
+    "gives",
+    "keep",
+    "kernel",
+    "kernel_for",
+    "matmul",
+    "processor",
+    "recorded",
+    "recorded_tasks",
+    "set_cache_directory",
+    "set_num_threads",
+    "space",
+    "takes",
+    "tune",
+    "vector_registers",
+]
