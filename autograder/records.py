@@ -291,8 +291,5 @@ def _result(data: Mapping[str, Any]) -> CheckResult:
 
 def _manual(data: Mapping[str, Any]) -> ManualAnswer:
     known = _keep_fields(ManualAnswer, data)
-    rubric = known["rubric"]
-    if isinstance(rubric, str):  # of a report from before items
-        rubric = [{"points": known["points"], "text": rubric}] if rubric else []
-    items = tuple(RubricItem(**item) for item in rubric)
-    return ManualAnswer(**{**known, "rubric": items, "items": tuple(known.get("items", ()))})
+    rubric = tuple(RubricItem(**item) for item in known["rubric"])
+    return ManualAnswer(**{**known, "rubric": rubric, "items": tuple(known.get("items", ()))})
