@@ -38,7 +38,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
     database, clock = course.store.database, course.store.clock
 
     @api.get("/announcements")
-    def listed(person: access.Caller, unread: bool = False) -> dict[str, Any]:
+    def list_shown(person: access.Caller, unread: bool = False) -> dict[str, Any]:
         shown = list_announcements(database, clock(), person, unread=unread)
         return {"announcements": [_plain(announcement) for announcement in shown]}
 
@@ -59,7 +59,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     database, clock = course.store.database, course.store.clock
 
     @pages.get("/announcements")
-    def listed(person: access.Visitor) -> Response:
+    def show_page(person: access.Visitor) -> Response:
         return _page(course, person, dict.fromkeys(_FIELDS, ""), preview="")
 
     @pages.post("/announcements")

@@ -30,15 +30,15 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
 def _add_launches(pages: APIRouter, course: Course, tool: LtiTool) -> None:
     @pages.get("/lti/keys")
-    def keys() -> dict[str, Any]:
+    def read_keys() -> dict[str, Any]:
         return tool.keys
 
     @pages.get("/lti/login")
-    def login(request: Request) -> Response:
+    def log_in(request: Request) -> Response:
         return _away(request, course, tool, dict(request.query_params))
 
     @pages.post("/lti/login")
-    def posted_login(request: Request, form: Fields) -> Response:
+    def log_in_by_form(request: Request, form: Fields) -> Response:
         return _away(request, course, tool, form)
 
     @pages.post("/lti/launch")
@@ -57,7 +57,7 @@ def _add_launches(pages: APIRouter, course: Course, tool: LtiTool) -> None:
 
 def _add_staff(api: APIRouter, pages: APIRouter, course: Course, tool: LtiTool) -> None:
     @pages.post("/lti/links")
-    def links(person: access.StaffSender, form: Fields) -> Response:
+    def choose_links(person: access.StaffSender, form: Fields) -> Response:
         chosen = [name for name in course.catalog.names if name == form.get("lab") or name in form]
         target, token = tool.links.answer(form.get("asked", ""), person, chosen)
         answer = course.page("lti_back", person=person, labs=chosen, away=target, token=token)
@@ -68,7 +68,7 @@ def _add_staff(api: APIRouter, pages: APIRouter, course: Course, tool: LtiTool) 
         return answer
 
     @pages.post("/lti/roster")
-    def roster(person: access.InstructorSender, form: Fields) -> Response:
+    def show_roster(person: access.InstructorSender, form: Fields) -> Response:
         sure = "sure" in form
         changes = tool.members.take(person, dry_run=not sure)
         return course.page("roster", person=person, text=None, sure=sure, changes=changes)
@@ -78,7 +78,7 @@ def _add_staff(api: APIRouter, pages: APIRouter, course: Course, tool: LtiTool) 
         return tool.members.take(by, dry_run=dry_run)
 
     @pages.post("/lti/again")
-    def again(_by: access.StaffSender) -> Response:
+    def send_again(_by: access.StaffSender) -> Response:
         tool.passback.outbox.retry_now()
         return RedirectResponse("/queue", 303)
 

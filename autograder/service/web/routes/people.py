@@ -37,7 +37,7 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
 def _add_api(api: APIRouter, course: Course) -> None:
     @api.put("/roster", openapi_extra=openapi.CSV)
-    def roster(by: access.Instructor, body: Body, dry_run: bool = False) -> dict[str, Any]:
+    def put_roster(by: access.Instructor, body: Body, dry_run: bool = False) -> dict[str, Any]:
         return course.take_roster(body, by, dry_run=dry_run)
 
     @api.post("/learners", status_code=201, openapi_extra=openapi.ENROLMENT)
@@ -45,7 +45,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return _enroll(course, body, LEARNER, by)
 
     @api.post("/staff", status_code=201, openapi_extra=openapi.STAFF)
-    def staff(by: access.Instructor, body: Json) -> dict[str, Any]:
+    def add_staff(by: access.Instructor, body: Json) -> dict[str, Any]:
         role = body.get("role")
         if role not in STAFF:
             raise Refused(422, f"staff: role: got {str(role)[:40]!r}, expected one of {STAFF}.")
@@ -64,7 +64,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
 def _add_many(api: APIRouter, course: Course) -> None:
     @api.post("/tokens", status_code=201, openapi_extra=openapi.TOKENS)
-    def tokens(by: access.Instructor, body: Json) -> dict[str, Any]:
+    def give_tokens(by: access.Instructor, body: Json) -> dict[str, Any]:
         kind, section, renew = (
             body.get(name, other) for name, other in (("kind", "token"), *_WHOM.items())
         )
@@ -76,7 +76,7 @@ def _add_many(api: APIRouter, course: Course) -> None:
         return {"people": [dict(zip(head, row, strict=True)) for row in rows]}
 
     @api.get("/people")
-    def people(
+    def list_people(
         _by: access.Instructor, search: str = "", role: str = "", after: str = ""
     ) -> dict[str, Any]:
         members = enrolment.members(course.store.database, search=search, role=role, after=after)
@@ -107,7 +107,7 @@ Asked = Annotated[str, Query(max_length=_NAME_CHARS)]
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/people")
-    def people(
+    def show_people(
         person: access.InstructorVisitor, search: Asked = "", role: Asked = "", after: Asked = ""
     ) -> Response:
         database = course.store.database
@@ -126,7 +126,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return course.page("people", person=person, roles=roles, **shown, **beside)
 
     @pages.post("/people/roster")
-    async def roster(person: access.InstructorSender, request: Request) -> Response:
+    async def show_roster(person: access.InstructorSender, request: Request) -> Response:
         missing = "roster: choose a CSV with a header"
         fields = await text_of_file(request, missing, ROSTER_BYTES)
         text, sure = fields["text"], "sure" in fields
@@ -141,7 +141,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse("/people", 303)
 
     @pages.post("/people/tokens")
-    def tokens(person: access.InstructorSender, form: Fields) -> Response:
+    def download_tokens(person: access.InstructorSender, form: Fields) -> Response:
         kind, renew = form.get("kind", ""), form.get("renew") == "on"
         rows = _many(course, person, kind, form.get("section", ""), renew)
         headers = {"Content-Disposition": f'attachment; filename="{kind}s.csv"'}
@@ -155,7 +155,7 @@ def _count(count: int, role: str) -> str:
 
 def _add_learner(pages: APIRouter, course: Course) -> None:
     @pages.get("/learners/{login}")
-    def learner(person: access.StaffVisitor, login: str) -> Response:
+    def show_learner(person: access.StaffVisitor, login: str) -> Response:
         subject = course.person(login)
         labs, entries = course.labs_for(subject), course.store.submissions.all(person_id=subject.id)
         drafts = course.drafts_for(subject)
@@ -185,21 +185,21 @@ def _add_teams(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add how teams are listed and changed."""
 
     @api.get("/labs/{lab}/teams", response_class=Response, responses=openapi.EXPORT)
-    def listed(_by: access.Staff, lab: LabName) -> Response:
+    def read_teams(_by: access.Staff, lab: LabName) -> Response:
         return StreamingResponse(_lines(course, lab), media_type="text/csv")
 
     @api.put("/labs/{lab}/teams", openapi_extra=openapi.CSV)
-    def put(
+    def put_teams(
         by: access.Instructor, lab: LabName, body: Body, dry_run: bool = False
     ) -> dict[str, Any]:
         return {"changes": _take(course, lab, body, by, dry_run=dry_run)}
 
     @pages.get("/labs/{lab}/teams")
-    def table(person: access.StaffVisitor, lab: LabName) -> Response:
+    def show_teams(person: access.StaffVisitor, lab: LabName) -> Response:
         return _page(course, person, lab, "".join(_lines(course, lab)))
 
     @pages.post("/labs/{lab}/teams")
-    def change(person: access.InstructorSender, lab: LabName, form: Fields) -> Response:
+    def change_teams(person: access.InstructorSender, lab: LabName, form: Fields) -> Response:
         text, sure = form.get("text", ""), "sure" in form
         changes = _take(course, lab, text.encode(), person, dry_run=not sure)
         if sure:

@@ -27,19 +27,19 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     _add_leaderboard(api, pages, course)
 
     @api.get("/standing")
-    def mine(person: access.Caller) -> dict[str, Any]:
+    def read_own(person: access.Caller) -> dict[str, Any]:
         return _standing(course, person, person)
 
     @api.get("/learners/{login}/standing")
-    def theirs(by: access.Staff, login: str) -> dict[str, Any]:
+    def read_theirs(by: access.Staff, login: str) -> dict[str, Any]:
         return _standing(course, course.person(login), by)
 
     @api.get("/calendar", response_class=Response, responses=openapi.CALENDAR)
-    def dates(person: access.Caller) -> Response:
+    def read_calendar(person: access.Caller) -> Response:
         return Response(_calendar(course, person), media_type="text/calendar")
 
     @pages.get("/standing")
-    def how(person: access.Visitor) -> Response:
+    def show_own(person: access.Visitor) -> Response:
         return course.page("standing", person=person, **_standing(course, person, person))
 
     @pages.get("/calendar.ics")
@@ -93,7 +93,7 @@ def _add_leaderboard(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add both routes."""
 
     @api.get("/labs/{lab}/leaderboard")
-    def board(person: access.Caller, lab: LabName, most: Most = 100) -> dict[str, Any]:
+    def read_boards(person: access.Caller, lab: LabName, most: Most = 100) -> dict[str, Any]:
         questions = [
             {
                 "question": question,
@@ -105,7 +105,7 @@ def _add_leaderboard(api: APIRouter, pages: APIRouter, course: Course) -> None:
         return {"lab": lab, "questions": questions}
 
     @pages.get("/labs/{lab}/leaderboard")
-    def board_page(person: access.Visitor, lab: LabName) -> Response:
+    def show_boards(person: access.Visitor, lab: LabName) -> Response:
         boards = _boards(course, lab, person)
         return course.page("leaderboard", person=person, lab=lab, boards=boards)
 

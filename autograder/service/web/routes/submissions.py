@@ -50,12 +50,12 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return views.receipt(receipt, course.url, checks)
 
     @api.get("/submissions")
-    def submissions(_by: access.Staff, before: Start = 0, most: MostRows = None) -> Response:
+    def list_submissions(_by: access.Staff, before: Start = 0, most: MostRows = None) -> Response:
         pieces = chunks(_write_list(course.store.submissions, before, most))
         return StreamingResponse(pieces, media_type="application/json")
 
     @api.get("/submissions/{number}")
-    def submission(person: access.Caller, entry: access.CallersEntry) -> dict[str, Any]:
+    def read_submission(person: access.Caller, entry: access.CallersEntry) -> dict[str, Any]:
         report = _report(course, person, entry)
         shown = views.summary(entry, handed_in_by(course.store.database, [entry.id]))
         shown["report"] = report and to_gradescope(report, staff=person.is_staff)
@@ -63,7 +63,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return shown
 
     @api.get("/submissions/{number}/notebook", response_class=Response, responses=openapi.NOTEBOOK)
-    def notebook(entry: access.CallersEntry) -> Response:
+    def read_notebook(entry: access.CallersEntry) -> Response:
         return Response(
             course.store.submissions.notebook(entry.id), media_type="application/x-ipynb+json"
         )
@@ -77,7 +77,9 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/submissions")
-    def submissions(person: access.Visitor, number: PageNumber = 1, before: Start = 0) -> Response:
+    def show_submissions(
+        person: access.Visitor, number: PageNumber = 1, before: Start = 0
+    ) -> Response:
         return _list_page(course, person, number, before)
 
     @pages.post("/submissions")
@@ -86,11 +88,11 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"/submissions/{receipt.id}", 303)
 
     @pages.get("/submissions/{number}/state")
-    async def state(entry: access.VisitorsEntry, seen: str = "") -> dict[str, Any]:
+    async def wait_for_state(entry: access.VisitorsEntry, seen: str = "") -> dict[str, Any]:
         return {"state": await course.live.wait_for_change(entry.id, seen)}
 
     @pages.get("/submissions/{number}")
-    def submission(
+    def show_submission(
         person: access.Visitor,
         entry: access.VisitorsEntry,
         viewed_as: Annotated[str, Query(alias="as")] = "",
@@ -100,7 +102,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return _submission_page(course, viewer, entry, viewed_as=as_learner)
 
     @pages.get("/submissions/{number}/report")
-    def report(person: access.Visitor, entry: access.VisitorsEntry) -> Response:
+    def show_report(person: access.Visitor, entry: access.VisitorsEntry) -> Response:
         shown = _report(course, person, entry)
         if shown is None:
             why = "grades are held back" if entry.held_back else "it is not graded yet"
@@ -108,7 +110,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return HTMLResponse(to_html(shown), headers=STANDALONE)
 
     @pages.get("/submissions/{number}/notebook")
-    def notebook(entry: access.VisitorsEntry) -> Response:
+    def download(entry: access.VisitorsEntry) -> Response:
         name = f'attachment; filename="{quote(entry.lab)}-{entry.id}.ipynb"'
         data, kind = course.store.submissions.notebook(entry.id), "application/x-ipynb+json"
         return Response(data, media_type=kind, headers={"Content-Disposition": name})
@@ -201,14 +203,14 @@ def _add_drafts(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add the routes of a lab's draft; each is about that of whoever asks."""
 
     @api.get("/labs/{lab}/draft")
-    def draft(person: access.Caller, lab: LabName) -> dict[str, Any]:
+    def read_draft(person: access.Caller, lab: LabName) -> dict[str, Any]:
         stored = drafts.get(course.store.database, person.id, lab)
         return {**vars(stored), "saved_at": iso(stored.saved_at)}
 
     notebooks: dict[str, Any] = {"response_class": Response, "responses": openapi.NOTEBOOK}
 
     @api.get("/labs/{lab}/draft/notebook", **notebooks)
-    def notebook(person: access.Caller, lab: LabName) -> Response:
+    def read_notebook(person: access.Caller, lab: LabName) -> Response:
         return Response(_notebook(course, person, lab), media_type=_KIND)
 
     @api.delete("/labs/{lab}/draft", status_code=204)
