@@ -7,7 +7,7 @@ question, of which none may earn anything.
 
 import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from autograder.audit.mutation import Mutant, mutants_of
@@ -152,12 +152,7 @@ def _solution_lines(cell: Cell, lab: Lab) -> frozenset[int]:
 
 
 def _survivor(case: Case) -> dict[str, Any]:
-    mutant = case.mutant
-    return {
-        "question": case.question,
-        "line": mutant.line,
-        "change": mutant.change,
-        "before": mutant.before,
-        "after": mutant.after,
-        "diff": f"- {mutant.before}\n+ {mutant.after}",
-    }
+    mutant = asdict(case.mutant)
+    del mutant["text"]
+    diff = f"- {mutant['before']}\n+ {mutant['after']}"
+    return {"question": case.question, **mutant, "diff": diff}
