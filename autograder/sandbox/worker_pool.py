@@ -157,11 +157,7 @@ class Supply:
 
 
 def _greeted(made: Process) -> None:
-    """Wait for the worker's hello.
-
-    Raises:
-        SandboxError: it does not come.
-    """
+    """Wait for the worker's hello."""
     deadline = time.monotonic() + process.START_S
     while time.monotonic() < deadline and not made.channel.closed:
         pump([made.channel], deadline - time.monotonic())

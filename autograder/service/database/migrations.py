@@ -50,11 +50,7 @@ _LOCK = 0x636F757273  # any number that nobody else locks in this database
 
 
 def _step(connection: sa.Connection, layout: str | None) -> str:
-    """Do what comes next, and return the layout that there is then.
-
-    Raises:
-        StartError: the layout is unknown.
-    """
+    """Do what comes next, and return the layout that there is then."""
     if layout == str(schema.VERSION):
         return layout
     if layout is None:

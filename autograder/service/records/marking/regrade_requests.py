@@ -184,11 +184,7 @@ def _not_theirs(entry: Entry, by: Person, points: object) -> str | None:
 def _is_sent(
     connection: sa.Connection, number: int, seen: int | None, text: str, by: Person
 ) -> bool:
-    """Whether a message is there already, as of a form that was sent twice.
-
-    Raises:
-        Refused: 409, another came after those that were `seen`.
-    """
+    """Whether a message is there already, as of a form that was sent twice."""
     column = regrade_messages.c
     query = sa.select(column.person_id, column.text).where(column.request_id == number)
     messages = connection.execute(query.order_by(column.id)).all()

@@ -86,11 +86,7 @@ def _add_staff(api: APIRouter, pages: APIRouter, course: Course, tool: LtiTool) 
 def _open_page(
     course: Course, tool: LtiTool, launched: Launch, person: Person, lab: str
 ) -> HTMLResponse:
-    """Return the page that a launch opens: labs to choose from, or the way on.
-
-    Raises:
-        Refused: 403, a learner is to choose.
-    """
+    """Return the page that a launch opens: labs to choose from, or the way on."""
     if launched.choice is None:
         staff = f"/gradebook?lab={quote(lab)}" if lab else "/gradebook"
         return course.onward(staff if person.is_staff else "/labs")

@@ -76,11 +76,7 @@ Most = Annotated[int, Query(alias="limit", ge=1, le=1000)]
 
 
 def _boards(course: Course, lab: str, person: Person, most: int = 100) -> dict[str, Board]:
-    """Return the first places in a lab by question; one's own stands there in any case.
-
-    Raises:
-        Refused: 404, there is no such lab, or its leaderboard is off, or held back for learners.
-    """
+    """Return the first places in a lab by question; one's own stands there in any case."""
     rules = course.store.dates.calendar(person.id).rules.get(lab, Rules())
     if not rules.leaderboard:
         raise Refused(404, f"{lab}: its leaderboard is off. Instructors switch it on under Labs.")
