@@ -187,10 +187,7 @@ def _line(submission: Graded, number: int, total: int, as_json: bool) -> str:
 
 
 def _judges(lab: Lab, arguments: argparse.Namespace) -> Judges:
-    if arguments.gpu and not arguments.scheduler:
-        problem = "--gpu needs --scheduler: it chooses among a cluster's workers"
-        raise AutograderError(f"grade: {problem}.")
-    cluster = Cluster(arguments.scheduler, arguments.gpu) if arguments.scheduler else None
+    cluster = Cluster(arguments.scheduler) if arguments.scheduler else None
     jobs = arguments.jobs or default_jobs()
     timeout_s, staff = arguments.timeout_s, arguments.staff
     return Judges(lab, arguments.out, jobs, timeout_s, staff, cluster)

@@ -62,7 +62,7 @@ class LabGrader:
     """A lab made ready to grade submissions with.
 
     `open_student` gives a fresh student for each; by default a sandboxed one of `source`, or of
-    the workers that all share, which see this machine's GPUs if `gpu`.
+    the workers that all share.
 
     Raises:
         LabError: the lab itself is malformed.
@@ -73,7 +73,6 @@ class LabGrader:
         lab: Lab,
         *,
         open_student: OpenStudent | None = None,
-        gpu: bool = False,
         source: "Supply | None" = None,
     ) -> None:
         self.lab = lab
@@ -82,7 +81,7 @@ class LabGrader:
         self.limits = self.checks.settings.limits()
         self.read_s = READ_S
         self._open = open_student or self._sandboxed
-        self._source = _nothing if open_student else _workers(source, gpu)
+        self._source = _nothing if open_student else _workers(source)
         handed_out = statements_of([("code", text) for text in _handed_out_code(lab)])
         self._given = definitions(handed_out)
         self._given_texts = frozenset(analysed.statement.text for analysed in handed_out)
@@ -334,13 +333,13 @@ def solution_cells(lab: Lab) -> list[str]:
     return [solution_text(c, lab.directory) for c in lab.cells if c.kind == "code"]
 
 
-def _workers(source: "Supply | None", gpu: bool) -> "Callable[[], Supply | None]":
+def _workers(source: "Supply | None") -> "Callable[[], Supply | None]":
     """Return what gives the source of workers: the one given, else the one that all share."""
     if source is not None:
         return lambda: source
     from autograder.sandbox import worker_pool
 
-    return lambda: worker_pool.shared(gpu=gpu)
+    return worker_pool.shared
 
 
 def _nothing() -> None:
