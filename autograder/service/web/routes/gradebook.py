@@ -110,7 +110,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
             labs=[asked.lab] if asked.lab else labs,
             all_labs=labs,
             sections=store.roster.sections(),
-            orders=_orders(labs, course.catalog.titles),
+            orders=_list_orders(labs, course.catalog.titles),
             asked=asked,
             queue=course.queue_state(),
             paging=Paging("/gradebook", asked.page, rows_page.count, query),
@@ -126,7 +126,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return StreamingResponse(exports.chunks(pieces), media_type=kind, headers=headers)
 
 
-def _orders(labs: list[str], titles: Titles) -> list[tuple[str, str]]:
+def _list_orders(labs: list[str], titles: Titles) -> list[tuple[str, str]]:
     """Return what the gradebook can be sorted by, and how it is called."""
     points = [(f"-{lab}", f"{titles[lab]}, the best first") for lab in labs]
     points += [(lab, f"{titles[lab]}, the least first") for lab in labs]
@@ -179,7 +179,7 @@ def _add_decisions(api: APIRouter, pages: APIRouter, course: Course) -> None:
     @pages.post("/learners/{login}/grades")
     def decide_grade(person: access.InstructorSender, login: str, form: Fields) -> Response:
         learner, lab = course.person(login), course.catalog.resolve(form.get("lab", ""))
-        decide(store.database, store.clock(), lab, learner, _decision(form), person)
+        decide(store.database, store.clock(), lab, learner, _read_decision(form), person)
         return RedirectResponse(f"/learners/{quote(learner.login, safe='')}", 303)
 
 
@@ -198,7 +198,7 @@ def _put(course: Course, body: dict[str, Any], by: Person) -> CourseRule:
     return rule
 
 
-def _decision(form: dict[str, str]) -> dict[str, Any]:
+def _read_decision(form: dict[str, str]) -> dict[str, Any]:
     """Return what the form says, as JSON would."""
     kind, comment = form.get("what", ""), form.get("comment", "")
     points, full = form.get("points", "").strip(), form.get("max_score", "").strip()

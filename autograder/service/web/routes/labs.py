@@ -90,7 +90,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.post("/labs/{lab}/dates")
     def set_dates(person: access.InstructorSender, lab: LabName, form: Fields) -> Response:
-        says = {lab: Rules.read(_rules(form)).to_dict()}
+        says = {lab: Rules.read(_read_rules(form)).to_dict()}
         database, now, seen = course.store.database, course.store.clock(), form.get("seen")
         take(database, now, says, person, dry_run=False, seen=seen)
         course.totals.wake()
@@ -144,7 +144,7 @@ FIELDS = (
 )
 
 
-def _rules(form: dict[str, str]) -> dict[str, Any]:
+def _read_rules(form: dict[str, str]) -> dict[str, Any]:
     """Return what the form of a lab's dates says, as JSON would."""
     values: dict[str, Any] = {}
     for field in fields(Rules):

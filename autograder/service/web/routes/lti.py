@@ -35,11 +35,11 @@ def _add_launches(pages: APIRouter, course: Course, tool: LtiTool) -> None:
 
     @pages.get("/lti/login")
     def log_in(request: Request) -> Response:
-        return _away(request, course, tool, dict(request.query_params))
+        return _send_away(request, course, tool, dict(request.query_params))
 
     @pages.post("/lti/login")
     def log_in_by_form(request: Request, form: Fields) -> Response:
-        return _away(request, course, tool, form)
+        return _send_away(request, course, tool, form)
 
     @pages.post("/lti/launch")
     def launch(request: Request, form: Fields) -> Response:
@@ -97,7 +97,7 @@ def _open_page(
     return course.page("lti_links", person=person, **shown)
 
 
-def _away(request: Request, course: Course, tool: LtiTool, fields: dict[str, str]) -> Response:
+def _send_away(request: Request, course: Course, tool: LtiTool, fields: dict[str, str]) -> Response:
     """Send a browser back to its platform; from inside a page of that, by a window of its own."""
     with access.count_refusals(request, course):
         url, cookie = tool.launches.away(fields)

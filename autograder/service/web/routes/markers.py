@@ -28,7 +28,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.get("/grading")
     def read_state(by: access.Staff) -> dict[str, Any]:
-        markers = [_plain(marker) for marker in assignments.markers(database)]
+        markers = [_as_dict(marker) for marker in assignments.markers(database)]
         own = next((marker for marker in markers if marker["login"] == by.login), None)
         samples = course.store.second_marks.samples(by)
         piles = marking.list_piles(database)
@@ -159,7 +159,7 @@ def _require_known(course: Course, what: Assignment) -> None:
             raise Refused(404, f"assign: {kind}: got {name!r}, expected one of: {known}.")
 
 
-def _plain(marker: Marker) -> dict[str, Any]:
+def _as_dict(marker: Marker) -> dict[str, Any]:
     sums = {"waiting": marker.waiting, "written": marker.written, "marked": marker.marked}
     assigned = [asdict(assignment) for assignment in marker.assigned]
     return {"login": marker.login, "name": marker.name, "assigned": assigned, **sums}

@@ -86,7 +86,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
         there: dict[str, Any] = {
             **vars(desk),
             "submission": desk.entry.id,
-            **_beside(course, of.lab, of.question),
+            **_read_beside(course, of.lab, of.question),
         }
         comments = kept_comments.of_question(course.store.database, of.lab, of.question)
         del there["entry"]
@@ -112,7 +112,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return {"marked": marking.mark_group(submissions, walk, alike, numbers, body["mark"], by)}
 
 
-def _beside(course: Course, lab: str, question: str) -> dict[str, str]:
+def _read_beside(course: Course, lab: str, question: str) -> dict[str, str]:
     """Return what stands beside an answer."""
     text, model = course.catalog.read_question(lab, question)
     return {"question_text": text, "model_answer": model}
@@ -126,24 +126,24 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         walk = asked.walk(of.lab, of.question, person)
         desk = marking.desk(store.submissions, walk, asked.at)
         if desk is None:
-            return RedirectResponse(_way_out(walk, of.path), 303)
+            return RedirectResponse(_leave(walk, of.path), 303)
         comments = kept_comments.of_question(store.database, of.lab, of.question)
         place: dict[str, Any] = {"walk": walk, "asked": asked, "path": of.path, "keys": KEYS}
-        beside: dict[str, Any] = {"comments": comments, **_beside(course, of.lab, of.question)}
+        beside: dict[str, Any] = {"comments": comments, **_read_beside(course, of.lab, of.question)}
         return course.page("answer", person=person, **place, desk=desk, **beside)
 
     @pages.post("/grading/{lab}/{question}")
     def mark(person: access.StaffSender, of: OfQuestion, asked: Asked, form: Fields) -> Response:
         walk = asked.walk(of.lab, of.question, person)
         _require_seen(course, walk, asked.at, form)
-        mark = _mark(course, of.lab, of.question, form, person)
+        mark = _read_mark(course, of.lab, of.question, form, person)
         if form.get("second") == "1":
             store.second_marks.give(asked.at, of.question, mark, person)
         else:
             store.submissions.mark(asked.at, {of.question: mark}, person)
         after = marking.next_waiting(store.submissions, walk, asked.at)
         path = asked.link(of.path, after)
-        return RedirectResponse(path if after else _way_out(walk, of.path), 303)
+        return RedirectResponse(path if after else _leave(walk, of.path), 303)
 
     @pages.post("/submissions/{number}/manual")
     def mark_answer(person: access.StaffSender, number: int, form: Fields) -> Response:
@@ -188,7 +188,7 @@ def _add_groups(pages: APIRouter, course: Course) -> None:
             return RedirectResponse(f"{of.path}/groups", 303)
         comments = kept_comments.of_question(course.store.database, of.lab, of.question)
         place: dict[str, Any] = {**vars(of), "path": of.path, "alike": alike}
-        beside: dict[str, Any] = {"comments": comments, **_beside(course, of.lab, of.question)}
+        beside: dict[str, Any] = {"comments": comments, **_read_beside(course, of.lab, of.question)}
         beside["full"] = sum(len(v.submissions) for v in variants) == marking.MOST_MEMBERS
         return course.page("group", person=person, variants=variants, **place, **beside)
 
@@ -197,12 +197,12 @@ def _add_groups(pages: APIRouter, course: Course) -> None:
         person: access.StaffSender, of: OfQuestion, alike: Digest, form: Fields
     ) -> Response:
         numbers = [int(name[1:]) for name in form if re.fullmatch("a[0-9]{1,18}", name)]
-        mark = _mark(course, of.lab, of.question, form, person)
+        mark = _read_mark(course, of.lab, of.question, form, person)
         marking.mark_group(submissions, Walk(of.lab, of.question), alike, numbers, mark, person)
         return RedirectResponse(f"{of.path}/groups", 303)
 
 
-def _mark(
+def _read_mark(
     course: Course, lab: str, question: str, form: dict[str, str], person: Person
 ) -> dict[str, Any]:
     """Return the mark that a form says; what it has new for an item is kept, and part of it."""
@@ -217,6 +217,6 @@ def _mark(
     return {"points": form.get("points", ""), "items": items, "comment": comment}
 
 
-def _way_out(walk: Walk, path: str) -> str:
+def _leave(walk: Walk, path: str) -> str:
     """Return where somebody goes for whom nothing is left on the way."""
     return f"{path}/sample" if walk.sample else "/grading"

@@ -34,7 +34,7 @@ def router(course: Course) -> LateRouter:
     @routes.get("/healthz")
     def say_health() -> dict[str, Any]:
         reasons = [course.queue_state()["reason"]]
-        reasons += [_reason_of(name, other) for name, other in course.others.items()]
+        reasons += [_give_reason(name, other) for name, other in course.others.items()]
         reason = "; ".join(filter(None, reasons)) or None
         return {"status": "paused" if reason else "ok", "reason": reason}
 
@@ -54,7 +54,7 @@ def router(course: Course) -> LateRouter:
     return routes
 
 
-def _reason_of(name: str, course: Course) -> str:
+def _give_reason(name: str, course: Course) -> str:
     reason = course.queue_state()["reason"]
     return f"{name}: {reason}" if reason else ""
 
@@ -98,20 +98,22 @@ def _add_audit(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @api.get("/audit")
     def read_audit(_by: access.Staff, number: PageNumber = 1, before: Start = 0) -> dict[str, Any]:
-        lines, more = _lines(course, number, before)
+        lines, more = _read_lines(course, number, before)
         return {"entries": lines, "page": number, "before": more}
 
     @pages.get("/audit")
     def show_audit(
         person: access.StaffVisitor, number: PageNumber = 1, before: Start = 0
     ) -> Response:
-        lines, more = _lines(course, number, before)
+        lines, more = _read_lines(course, number, before)
         return course.page(
             "audit", person=person, entries=lines, more=more, later=number > 1 or before
         )
 
 
-def _lines(course: Course, number: int, before: int) -> tuple[list[dict[str, Any]], int | None]:
+def _read_lines(
+    course: Course, number: int, before: int
+) -> tuple[list[dict[str, Any]], int | None]:
     """Return a page of the log, and before which line the next one begins."""
     database, column = course.store.database, schema.audit_log.c.id
     ids = sa.select(column).order_by(column.desc())

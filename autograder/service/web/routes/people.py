@@ -72,7 +72,7 @@ def _add_many(api: APIRouter, course: Course) -> None:
         if not known or not isinstance(kind, str) or not isinstance(section, str):
             expected = '{"kind": "token", "section": "", "renew": false}'
             raise Refused(422, f"tokens: expected {expected}.")
-        head, *rows = _many(course, by, kind, section, renew)
+        head, *rows = _give_many(course, by, kind, section, renew)
         return {"people": [dict(zip(head, row, strict=True)) for row in rows]}
 
     @api.get("/people")
@@ -92,7 +92,9 @@ def _add_many(api: APIRouter, course: Course) -> None:
 _WHOM: dict[str, Any] = {"section": "", "renew": False}
 
 
-def _many(course: Course, by: Person, kind: str, section: str, renew: bool) -> list[Sequence[str]]:
+def _give_many(
+    course: Course, by: Person, kind: str, section: str, renew: bool
+) -> list[Sequence[str]]:
     """Return a head, and for each learner who gets a token or a link a row with it."""
     ends = course.store.clock() + (_LINK_S if kind == "link" else course.settings.bearer_s)
     whom: dict[str, Any] = {"kind": kind, "section": section, "renew": renew, "ends": ends}
@@ -143,7 +145,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.post("/people/tokens")
     def download_tokens(person: access.InstructorSender, form: Fields) -> Response:
         kind, renew = form.get("kind", ""), form.get("renew") == "on"
-        rows = _many(course, person, kind, form.get("section", ""), renew)
+        rows = _give_many(course, person, kind, form.get("section", ""), renew)
         headers = {"Content-Disposition": f'attachment; filename="{kind}s.csv"'}
         lines: Iterator[str] = chunks(csv_lines(rows))
         return StreamingResponse(lines, media_type="text/csv", headers=headers)
@@ -186,7 +188,7 @@ def _add_teams(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @api.get("/labs/{lab}/teams", response_class=Response, responses=openapi.EXPORT)
     def read_teams(_by: access.Staff, lab: LabName) -> Response:
-        return StreamingResponse(_lines(course, lab), media_type="text/csv")
+        return StreamingResponse(_write_csv(course, lab), media_type="text/csv")
 
     @api.put("/labs/{lab}/teams", openapi_extra=openapi.CSV)
     def put_teams(
@@ -196,7 +198,7 @@ def _add_teams(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @pages.get("/labs/{lab}/teams")
     def show_teams(person: access.StaffVisitor, lab: LabName) -> Response:
-        return _page(course, person, lab, "".join(_lines(course, lab)))
+        return _show_page(course, person, lab, "".join(_write_csv(course, lab)))
 
     @pages.post("/labs/{lab}/teams")
     def change_teams(person: access.InstructorSender, lab: LabName, form: Fields) -> Response:
@@ -204,10 +206,10 @@ def _add_teams(api: APIRouter, pages: APIRouter, course: Course) -> None:
         changes = _take(course, lab, text.encode(), person, dry_run=not sure)
         if sure:
             return RedirectResponse(f"/labs/{quote(lab)}/teams", 303)
-        return _page(course, person, lab, text, changes)
+        return _show_page(course, person, lab, text, changes)
 
 
-def _lines(course: Course, lab: str) -> Iterator[str]:
+def _write_csv(course: Course, lab: str) -> Iterator[str]:
     return csv_lines(rows(teams(course.store.database, lab=lab)))
 
 
@@ -216,7 +218,7 @@ def _take(course: Course, lab: str, data: bytes, by: Person, *, dry_run: bool) -
     return take(database, now, lab, data, by, find=find, dry_run=dry_run)
 
 
-def _page(
+def _show_page(
     course: Course, person: Person, lab: str, text: str, changes: list[Change] | None = None
 ) -> Response:
     listed = teams(course.store.database, lab=lab)

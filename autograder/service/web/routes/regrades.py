@@ -91,7 +91,7 @@ def _add_requests(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @api.post("/submissions/{number}/requests", status_code=201, openapi_extra=openapi.REQUEST)
     def say(by: access.Caller, entry: access.CallersEntry, body: Json) -> dict[str, Any]:
-        return _plain(course.store.requests.say(entry, by, body))
+        return _as_dict(course.store.requests.say(entry, by, body))
 
     @api.get("/submissions/{number}/requests")
     def list_threads(entry: access.CallersEntry) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def _add_requests(api: APIRouter, pages: APIRouter, course: Course) -> None:
         return {
             "refusal": course.store.requests.refusal(entry),
             "requests": [
-                {**_plain(request), "messages": [{**vars(m), "at": iso(m.at)} for m in messages]}
+                {**_as_dict(request), "messages": [{**vars(m), "at": iso(m.at)} for m in messages]}
                 for request, messages in by_question.values()
             ],
         }
@@ -110,7 +110,7 @@ def _add_requests(api: APIRouter, pages: APIRouter, course: Course) -> None:
     ) -> dict[str, Any]:
         queue = course.store.requests.waiting(lab=lab, after=after, answered=answered)
         counts = course.store.requests.counts()
-        return {"labs": counts, "requests": [_plain(request) for request in queue]}
+        return {"labs": counts, "requests": [_as_dict(request) for request in queue]}
 
     @pages.get("/requests")
     def show_requests(
@@ -129,5 +129,5 @@ def _add_requests(api: APIRouter, pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"/submissions/{entry.id}", 303)
 
 
-def _plain(request: RegradeRequest) -> dict[str, Any]:
+def _as_dict(request: RegradeRequest) -> dict[str, Any]:
     return {**vars(request), "asked_at": iso(request.asked_at)}

@@ -32,7 +32,7 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 def _add_api(api: APIRouter, course: Course) -> None:
     @api.get("/schedule", response_class=Response, responses=openapi.EXPORT)
     def read_schedule(_by: access.Staff) -> Response:
-        return StreamingResponse(_lines(course), media_type="text/csv")
+        return StreamingResponse(_write_csv(course), media_type="text/csv")
 
     @api.put("/schedule", openapi_extra=openapi.CSV)
     def put(by: access.Instructor, body: Body, dry_run: bool = False) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return {"changes": schedule.shift(database, now, weeks, by, dry_run=dry_run)}
 
 
-def _lines(course: Course) -> Iterator[str]:
+def _write_csv(course: Course) -> Iterator[str]:
     rules = course.store.dates.calendar().rules
     return csv_lines(schedule.rows(list(course.catalog.names), rules))
 
@@ -80,12 +80,12 @@ def _put(
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/schedule")
     def show_schedule(person: access.InstructorVisitor) -> Response:
-        return _page(course, person, "".join(_lines(course)))
+        return _show_page(course, person, "".join(_write_csv(course)))
 
     @pages.get("/schedule.csv")
     def download(_by: access.InstructorVisitor) -> Response:
         headers = {"Content-Disposition": 'attachment; filename="schedule.csv"'}
-        return StreamingResponse(_lines(course), media_type="text/csv", headers=headers)
+        return StreamingResponse(_write_csv(course), media_type="text/csv", headers=headers)
 
     @pages.post("/schedule")
     def put(person: access.InstructorSender, form: Fields) -> Response:
@@ -93,7 +93,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         changes = _take(course, text.encode(), person, dry_run=not sure, seen=form.get("seen"))
         if sure:
             return RedirectResponse("/schedule", 303)
-        return _page(course, person, text, changes)
+        return _show_page(course, person, text, changes)
 
     @pages.post("/schedule/dates")
     def set_dates(person: access.InstructorSender, form: Fields) -> Response:
@@ -121,7 +121,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse("/schedule", 303)
 
 
-def _page(
+def _show_page(
     course: Course, person: Person, text: str, changes: list[Change] | None = None
 ) -> Response:
     rules = course.store.dates.calendar().rules

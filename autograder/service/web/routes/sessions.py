@@ -134,14 +134,14 @@ def _add_sign_in(pages: APIRouter, course: Course, sign_in: SignIn) -> None:
         with access.count_refusals(request, course):
             held = request.cookies.get(COOKIE, "")
             attempt = Asked(**unseal(held, course.store.cookie_key, COOKIE, state))
-            person = _on_roster(course, sign_in.back(code, attempt))
+            person = _find_on_roster(course, sign_in.back(code, attempt))
         onward = course.onward(access.own_path(attempt.next))
         answer = access.log_in(request, onward, person, course)
         answer.delete_cookie(COOKIE, path="/signin")
         return answer
 
 
-def _on_roster(course: Course, login: str) -> Person:
+def _find_on_roster(course: Course, login: str) -> Person:
     person = course.store.roster.find(login)
     # The first instructor is whoever holds the token, not whoever is called so elsewhere.
     if person is None or person.login != login or login == INSTRUCTOR:

@@ -56,7 +56,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.get("/submissions/{number}")
     def read_submission(person: access.Caller, entry: access.CallersEntry) -> dict[str, Any]:
-        report = _report(course, person, entry)
+        report = _read_report(course, person, entry)
         shown = views.summary(entry, handed_in_by(course.store.database, [entry.id]))
         shown["report"] = report and to_gradescope(report, staff=person.is_staff)
         shown["reason"] = entry.reason if person.is_staff else _reason_for_learner(entry, report)
@@ -80,7 +80,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     def show_submissions(
         person: access.Visitor, number: PageNumber = 1, before: Start = 0
     ) -> Response:
-        return _list_page(course, person, number, before)
+        return _show_list(course, person, number, before)
 
     @pages.post("/submissions")
     async def hand_in(request: Request, person: access.Sender) -> Response:
@@ -99,11 +99,11 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     ) -> Response:
         as_learner = person.is_staff and viewed_as == "learner"
         viewer = replace(person, role=LEARNER) if as_learner else person
-        return _submission_page(course, viewer, entry, viewed_as=as_learner)
+        return _show_submission(course, viewer, entry, viewed_as=as_learner)
 
     @pages.get("/submissions/{number}/report")
     def show_report(person: access.Visitor, entry: access.VisitorsEntry) -> Response:
-        shown = _report(course, person, entry)
+        shown = _read_report(course, person, entry)
         if shown is None:
             why = "grades are held back" if entry.held_back else "it is not graded yet"
             raise Refused(404, f"submission {entry.id}: {why}.")
@@ -121,7 +121,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"/submissions/{number}", 303)
 
 
-def _list_page(course: Course, person: Person, number: int, before: int) -> Response:
+def _show_list(course: Course, person: Person, number: int, before: int) -> Response:
     whose = None if person.is_staff else person.id
     shown = course.store.submissions.seen_by(person)
     start = before or shown.start_of_page(number, PAGE_ROWS, person_id=whose)
@@ -139,10 +139,10 @@ def _list_page(course: Course, person: Person, number: int, before: int) -> Resp
     )
 
 
-def _submission_page(course: Course, person: Person, entry: Entry, *, viewed_as: bool) -> Response:
+def _show_submission(course: Course, person: Person, entry: Entry, *, viewed_as: bool) -> Response:
     shown, requests = course.store.submissions.seen_by(person), course.store.requests
     entry = shown.get(entry.id) or entry
-    report = _report(course, person, entry)
+    report = _read_report(course, person, entry)
     return course.page(
         "submission",
         threads=requests.threads(entry),
@@ -173,7 +173,7 @@ def _write_list(all_submissions: Submissions, before: int, most: int | None) -> 
     yield "[]" if separator == "[" else "]"
 
 
-def _report(course: Course, person: Person, entry: Entry) -> Report | None:
+def _read_report(course: Course, person: Person, entry: Entry) -> Report | None:
     return views.report_for(person, course.store.submissions.seen_by(person).report(entry.id))
 
 
@@ -211,7 +211,7 @@ def _add_drafts(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @api.get("/labs/{lab}/draft/notebook", **notebooks)
     def read_notebook(person: access.Caller, lab: LabName) -> Response:
-        return Response(_notebook(course, person, lab), media_type=_KIND)
+        return Response(_read_notebook(course, person, lab), media_type=_KIND)
 
     @api.delete("/labs/{lab}/draft", status_code=204)
     def delete(person: access.Caller, lab: LabName) -> None:
@@ -227,7 +227,7 @@ def _add_drafts(api: APIRouter, pages: APIRouter, course: Course) -> None:
     @pages.get("/labs/{lab}/draft/notebook")
     def download(person: access.Visitor, lab: LabName) -> Response:
         headers = {"Content-Disposition": f'attachment; filename="{quote(lab)}-draft.ipynb"'}
-        return Response(_notebook(course, person, lab), media_type=_KIND, headers=headers)
+        return Response(_read_notebook(course, person, lab), media_type=_KIND, headers=headers)
 
     @pages.post("/labs/{lab}/draft/delete")
     def delete_and_show(person: access.Sender, lab: LabName) -> Response:
@@ -240,7 +240,7 @@ def _add_drafts(api: APIRouter, pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"/submissions/{receipt.id}", 303)
 
 
-def _notebook(course: Course, person: Person, lab: str) -> bytes:
+def _read_notebook(course: Course, person: Person, lab: str) -> bytes:
     with course.store.database.read() as connection:
         return drafts.notebook(connection, person.id, lab)
 
