@@ -35,7 +35,6 @@ __all__ = [
     "Check",
     "Checks",
     "Feedback",
-    "Lab",
     "LabSettings",
     "check",
     "close",
@@ -87,9 +86,6 @@ class LabSettings:
             memory_bytes=self.memory_mib * MIB,
             processes=self.processes,
         )
-
-
-Lab = LabSettings  # the name that checks were written with before
 
 
 @dataclass(frozen=True)

@@ -106,7 +106,6 @@ def _add_grade(commands: Subparsers) -> None:
         "--timeout-s", metavar="S", type=_seconds, help="wall time of one submission"
     )
     parser.add_argument("--scheduler", metavar="ADDR", help="spread over a Dask cluster")
-    parser.add_argument("--gpu", action="store_true", help="with --scheduler: workers with one")
     parser.add_argument("--resume", action="store_true", help="leave what has a report already")
     parser.add_argument("--staff", action="store_true", help="details of failures in the JSON")
     parser.add_argument("--similarity", action="store_true", help="say which answers are alike")

@@ -15,6 +15,7 @@ from autograder.authoring import landing
 from autograder.authoring.manifest import NOTEBOOK
 from autograder.authoring.source import find_labs, load_lab
 from autograder.errors import AutograderError, ReleaseRefused, SubmissionError
+from autograder.grading.cluster import Cluster
 from autograder.grading.judges import Graded, Judges, default_jobs, summary
 from autograder.grading.paths import Item, content_of, follow_link, items_of
 from autograder.printable import printable
@@ -186,15 +187,7 @@ def _line(submission: Graded, number: int, total: int, as_json: bool) -> str:
 
 
 def _judges(lab: Lab, arguments: argparse.Namespace) -> Judges:
-    cluster = None
-    if arguments.scheduler:
-        from autograder.grading.cluster import Cluster
-
-        cluster = Cluster(arguments.scheduler, arguments.gpu)
-    elif arguments.gpu:
-        raise AutograderError(
-            "grade: --gpu needs --scheduler: it chooses among a cluster's workers."
-        )
+    cluster = Cluster(arguments.scheduler) if arguments.scheduler else None
     jobs = arguments.jobs or default_jobs()
     timeout_s, staff = arguments.timeout_s, arguments.staff
     return Judges(lab, arguments.out, jobs, timeout_s, staff, cluster)

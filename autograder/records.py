@@ -206,6 +206,17 @@ class CheckResult:
     ratio: float | None = None
     unusable: str = ""
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "CheckResult":
+        """Return the result that `asdict` wrote; keys that it does not know are left out."""
+        known = _keep_fields(cls, data)
+        return cls(**{**known, "outcome": Outcome(known["outcome"])})
+
+    @property
+    def said(self) -> str:
+        """All that the check says, for staff."""
+        return self.detail if self.hidden or self.broken else self.output
+
 
 @dataclass(frozen=True)
 class ManualAnswer:
@@ -255,7 +266,7 @@ class Report:
     def from_dict(cls, data: Mapping[str, Any]) -> "Report":
         """Return the report that `to_dict` wrote; keys that it does not know are left out."""
         known = _keep_fields(cls, data)
-        known["results"] = tuple(_result(r) for r in data.get("results", ()))
+        known["results"] = tuple(map(CheckResult.from_dict, data.get("results", ())))
         known["manual"] = tuple(_manual(m) for m in data.get("manual", ()))
         known["notes"] = tuple(data.get("notes", ()))
         return cls(**known)
@@ -283,16 +294,7 @@ def _keep_fields(cls: Any, data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key in cls.__dataclass_fields__}
 
 
-def _result(data: Mapping[str, Any]) -> CheckResult:
-    known = _keep_fields(CheckResult, data)
-    known["outcome"] = Outcome(known["outcome"])
-    return CheckResult(**known)
-
-
 def _manual(data: Mapping[str, Any]) -> ManualAnswer:
     known = _keep_fields(ManualAnswer, data)
-    rubric = known["rubric"]
-    if isinstance(rubric, str):  # of a report from before items
-        rubric = [{"points": known["points"], "text": rubric}] if rubric else []
-    items = tuple(RubricItem(**item) for item in rubric)
-    return ManualAnswer(**{**known, "rubric": items, "items": tuple(known.get("items", ()))})
+    rubric = tuple(RubricItem(**item) for item in known["rubric"])
+    return ManualAnswer(**{**known, "rubric": rubric, "items": tuple(known.get("items", ()))})

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from autograder.authoring.regions import parts_of, solution_text
 from autograder.authoring.source import find_labs, load_lab
-from autograder.grading.grade import grade
+from autograder.grading.grade import LabGrader
 from autograder.grading.report import to_text
 from autograder.learner.progress import NOTEBOOK, LabProgress, lab_progress
 from autograder.records import Lab, Report
@@ -66,7 +66,7 @@ def reached(notebook: Path) -> LabProgress:
 
 def graded(lab: Lab, notebook: Path) -> Report:
     """Return the judge's report on the notebook, from the sandbox, hidden checks included."""
-    return grade(lab, notebook.read_bytes())
+    return LabGrader(lab).grade(notebook.read_bytes())
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -98,9 +98,7 @@ FORBIDDEN_MODULES = {
     "autograder.sandbox": {f"autograder.{above}" for above in ABOVE_SANDBOX},
     "autograder.grading": {f"autograder.{above}" for above in ABOVE_GRADING},
     "autograder.authoring": {f"autograder.{above}" for above in ("learner", "service", "cli")},
-    "autograder.service.database.migrations": above("records"),  # its steps do what records do
-    **{f"autograder.service.database.{name}": above("database") for name in ("database", "schema")},
-    **{f"autograder.service.{room}": above(room) for room in ROOMS[1:]},
+    **{f"autograder.service.{room}": above(room) for room in ROOMS},
     **{f"autograder.service.records.{room}": records_above(room) for room in RECORDS},
     **{
         f"autograder.service.records.{name}": {f"autograder.service.records.{r}" for r in RECORDS}

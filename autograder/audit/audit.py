@@ -7,7 +7,7 @@ question, of which none may earn anything.
 
 import time
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from autograder.audit.mutation import Mutant, mutants_of
@@ -88,7 +88,7 @@ def find_unearned_points(
         timeout_s = _time_of_solution(lab, tuple(check.name for check in checks.checks), trials)
     results = trials.run(variants, timeout_s=timeout_s)
     return [
-        {"question": name, "answer": kind, "check": verdict.check}
+        {"question": name, "answer": kind, "check": verdict.name}
         for (name, kind), trial in zip(paid, results, strict=True)
         for verdict in trial.verdicts
         if verdict.outcome is Outcome.CORRECT
@@ -116,7 +116,7 @@ def _time_of_solution(lab: Lab, checks: tuple[str, ...], trials: Trials) -> floa
     (trial,) = trials.run([Variant(cells, checks, SEED)])
     took = time.monotonic() - began
     if not _passes(trial):
-        messages = "; ".join(f"{v.check}: {v.said}" for v in trial.verdicts if v.said)
+        messages = "; ".join(f"{v.name}: {v.said}" for v in trial.verdicts if v.said)
         raise LabError(
             f"audit {lab.name}: the solution fails its own checks: {messages or trial.ended}"
         )
@@ -152,12 +152,7 @@ def _solution_lines(cell: Cell, lab: Lab) -> frozenset[int]:
 
 
 def _survivor(case: Case) -> dict[str, Any]:
-    mutant = case.mutant
-    return {
-        "question": case.question,
-        "line": mutant.line,
-        "change": mutant.change,
-        "before": mutant.before,
-        "after": mutant.after,
-        "diff": f"- {mutant.before}\n+ {mutant.after}",
-    }
+    mutant = asdict(case.mutant)
+    del mutant["text"]
+    diff = f"- {mutant['before']}\n+ {mutant['after']}"
+    return {"question": case.question, **mutant, "diff": diff}

@@ -19,6 +19,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -139,15 +140,7 @@ def _results(
 ) -> Sequence[dict[str, Any]]:
     tasks = [t for t in grader.tasks if t.check.name in request["checks"]]
     results, _, _ = grader.run(statements, tasks, request["seed"])
-    return [
-        {
-            "name": result.name,
-            "outcome": str(result.outcome),
-            "broken": result.broken,
-            "said": result.detail if result.hidden or result.broken else result.output,
-        }
-        for result in results.values()
-    ]
+    return list(map(asdict, results.values()))
 
 
 if __name__ == "__main__":

@@ -4,14 +4,14 @@ Used by release (does the starter score? is each mistake caught?) and by audit (
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Self
+from typing import Self
 
 from autograder.errors import LabError
 from autograder.grading.line_process import LineProcess, ProcessEnded
 from autograder.grading.pool import Pool
-from autograder.records import Lab, Outcome
+from autograder.records import CheckResult, Lab
 
 _WORKER = "autograder.audit.variant_worker"
 
@@ -26,25 +26,15 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """What one check said of a variant; `said` is all of it, for staff."""
-
-    check: str
-    outcome: Outcome
-    broken: bool
-    said: str
-
-
-@dataclass(frozen=True)
 class Trial:
     """What all checks said of a variant; `ended` is why it did not come to an end, or empty."""
 
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[CheckResult, ...]
     ended: str = ""
 
-    def of(self, check: str) -> Verdict | None:
+    def of(self, check: str) -> CheckResult | None:
         """Return what `check` said, or None where it never came to it."""
-        return next((v for v in self.verdicts if v.check == check), None)
+        return next((v for v in self.verdicts if v.name == check), None)
 
 
 class Trials:
@@ -68,10 +58,6 @@ class Trials:
         for number, answer in self._pool.answers(requests):
             if isinstance(answer, ProcessEnded):
                 raise LabError(f"{self._lab.name}: its trial process ended: {answer}") from answer
-            trials[number] = Trial(tuple(_verdicts(answer["results"])), answer.get("ended", ""))
+            verdicts = tuple(map(CheckResult.from_dict, answer["results"]))
+            trials[number] = Trial(verdicts, answer.get("ended", ""))
         return trials
-
-
-def _verdicts(results: Sequence[dict[str, Any]]) -> Iterator[Verdict]:
-    for result in results:
-        yield Verdict(result["name"], Outcome(result["outcome"]), result["broken"], result["said"])

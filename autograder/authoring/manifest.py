@@ -6,6 +6,7 @@ No solution, no rubric.
 import json
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +17,14 @@ from autograder.records import Lab, Question
 
 MANIFEST = "lab.json"
 NOTEBOOK = "lab.ipynb"  # the learner's, beside it
+_OF_QUESTION = ("name", "points", "defines", "hints", "starter", "manual")
 
 
 def to_manifest(lab: Lab, hidden: Iterable[str] = ()) -> str:
     """Return the manifest's text; `hidden` are the questions of the hidden checks, one a check."""
     counts = Counter(hidden)
     questions = [
-        {
-            "name": q.name,
-            "points": q.points,
-            "defines": list(q.defines),
-            "hints": list(q.hints),
-            "starter": q.starter,
-            "manual": q.manual,
-            "hidden_checks": counts[q.name],
-        }
+        {name: getattr(q, name) for name in _OF_QUESTION} | {"hidden_checks": counts[q.name]}
         for q in lab.questions
     ]
     notebook = json.loads(learner_notebook(lab))
@@ -58,8 +52,8 @@ def load_released(directory: Path | str) -> Lab:
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         questions = tuple(_question(q) for q in content["questions"])
-        audience = str(content.get("audience", "cpu"))
-        return Lab(content["name"], content["title"], directory, (), questions, audience)
+        names = (content["name"], content["title"])
+        return Lab(*names, directory, (), questions, content["audience"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LabError(f"lab: cannot read {path}: {error!r}. Release the lab again.") from error
 
@@ -80,20 +74,10 @@ def read_handout(directory: Path) -> str:
 
 
 def _question(data: dict[str, Any]) -> Question:
-    return Question(
-        name=data["name"],
-        points=float(data["points"]),
-        defines=tuple(data["defines"]),
-        hints=tuple(data["hints"]),
-        starter=data["starter"],
-        manual=bool(data["manual"]),
-        hidden_checks=int(data.get("hidden_checks", 0)),
-    )
+    lists = {name: tuple(data[name]) for name in ("defines", "hints")}
+    return Question(**{**{name: data[name] for name in (*_OF_QUESTION, "hidden_checks")}, **lists})
 
 
 def _without_solutions(lab: Lab) -> Lab:
-    questions = tuple(
-        Question(q.name, q.points, q.defines, q.hints, q.starter, manual=q.manual)
-        for q in lab.questions
-    )
-    return Lab(lab.name, lab.title, lab.directory, (), questions, lab.audience)
+    questions = tuple(replace(q, solution="", rubric=()) for q in lab.questions)
+    return replace(lab, cells=(), questions=questions)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from autograder.audit.audit import find_unearned_points
-from autograder.audit.variants import Trials, Variant, Verdict
+from autograder.audit.variants import Trials, Variant
 from autograder.authoring.manifest import MANIFEST, NOTEBOOK, to_manifest
 from autograder.authoring.notebook import learner_notebook, solution_notebook
 from autograder.authoring.public_checks import public_checks
@@ -18,7 +18,7 @@ from autograder.authoring.source import load_wrong_answers
 from autograder.checks import Checks, load_checks
 from autograder.errors import LabError, ReleaseRefused
 from autograder.grading.grade import CHECKS, tasks_of
-from autograder.records import Lab, Outcome, WrongAnswer
+from autograder.records import CheckResult, Lab, Outcome, WrongAnswer
 
 SOLUTION = "solution.ipynb"
 ASSETS = "assets"  # pictures and data that a lab's text shows
@@ -106,7 +106,7 @@ def contradictions(lab: Lab, checks: Checks, trials: Trials) -> Iterator[str]:
     for trial in others[: len(SEEDS)]:
         lost = [v for v in trial.verdicts if v.outcome is not Outcome.CORRECT or v.broken]
         yield from (
-            f"the solution fails {v.check}: {_short(v)}{_explain_missing_module(v)}" for v in lost
+            f"the solution fails {v.name}: {_short(v)}{_explain_missing_module(v)}" for v in lost
         )
         if trial.ended:
             yield f"the solution does not come to an end: ended {trial.ended}."
@@ -153,7 +153,7 @@ def _check_names(checks: Checks, wrong: tuple[WrongAnswer, ...]) -> None:
             raise LabError(f"wrong answer {mistake.name}: no check of its question: {problem}.")
 
 
-def _starter_faults(verdicts: tuple[Verdict, ...]) -> Iterator[str]:
+def _starter_faults(verdicts: tuple[CheckResult, ...]) -> Iterator[str]:
     """Yield what the starter scores.
 
     A starter that is wrong counts as not attempted too, because it is found unchanged; one that
@@ -161,12 +161,12 @@ def _starter_faults(verdicts: tuple[Verdict, ...]) -> Iterator[str]:
     """
     for verdict in verdicts:
         if verdict.broken:
-            yield f"the check {verdict.check} breaks on the starter: {_short(verdict)}"
+            yield f"the check {verdict.name} breaks on the starter: {_short(verdict)}"
         elif verdict.outcome is Outcome.CORRECT:
-            yield f"the starter passes {verdict.check}: expected it to be not attempted."
+            yield f"the starter passes {verdict.name}: expected it to be not attempted."
 
 
-def _not_caught(mistake: WrongAnswer, verdict: Verdict | None, ended: str) -> Iterator[str]:
+def _not_caught(mistake: WrongAnswer, verdict: CheckResult | None, ended: str) -> Iterator[str]:
     name = f"wrong answer {mistake.name}"
     if verdict is None:
         yield f"{name} does not come to an end: ended {ended or 'early'}."
@@ -178,14 +178,14 @@ def _not_caught(mistake: WrongAnswer, verdict: Verdict | None, ended: str) -> It
         yield f"{name}: {mistake.check} says {_short(verdict)!r}, expected {mistake.says!r} in it."
 
 
-def _explain_missing_module(verdict: Verdict) -> str:
+def _explain_missing_module(verdict: CheckResult) -> str:
     """Return that it is no fault of the solution's, where it lacks a module; else nothing."""
     if f"raised {ModuleNotFoundError.__name__}" not in verdict.said:
         return ""
     return " It is not installed here: install it (mlsys-labs[lab] has what our labs import)."
 
 
-def _short(verdict: Verdict) -> str:
+def _short(verdict: CheckResult) -> str:
     """Return what a check said on one line; of a traceback the last one."""
     lines = verdict.said.strip().splitlines() or ["nothing"]
     return lines[-1 if verdict.broken else 0][:300]

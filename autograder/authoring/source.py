@@ -195,11 +195,7 @@ def _read_numbered(attributes: Mapping[str, str], word: str) -> tuple[str, ...]:
 
 
 def _rubric(cell: Cell, name: str, points: float, path: Path) -> tuple[RubricItem, ...]:
-    """Return the items of a question's rubric; `rubric="..."` alone is one item for all points.
-
-    Raises:
-        SourceError: an item without points, or items that do not sum to the question's points.
-    """
+    """Return the items of a question's rubric; `rubric="..."` alone is one item for all points."""
     if whole := cell.attributes.get("rubric"):
         return (RubricItem(points, whole),)
     items = []

@@ -61,7 +61,7 @@ set_up_course()
 '''
 
 
-def build_wheel(directory: Path, checkout: Path = CHECKOUT, python: str = sys.executable) -> Path:
+def build_wheel(directory: Path, checkout: Path = CHECKOUT) -> Path:
     """Return the course's wheel, built by pip in `directory` from the sources in `checkout`.
 
     Builds from a copy, so that the checkout stays as it is and nothing stale gets in.
@@ -75,9 +75,9 @@ def build_wheel(directory: Path, checkout: Path = CHECKOUT, python: str = sys.ex
     source = directory / "source"
     _copy_sources(checkout, source)
     options = ["--no-deps", "-q", "-w", str(directory)]
-    if python == sys.executable and _has_setuptools():
+    if _has_setuptools():
         options.append("--no-build-isolation")  # what is here builds it, and nothing is fetched
-    command = [python, "-m", "pip", "wheel", *options, str(source)]
+    command = [sys.executable, "-m", "pip", "wheel", *options, str(source)]
     environment = os.environ | {"SOURCE_DATE_EPOCH": OLDEST_S}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     wheels = sorted(directory.glob("*.whl"))

@@ -1,8 +1,7 @@
-"""Many submissions over a Dask cluster: `grade --scheduler ADDR`, with `--gpu` on GPU workers.
+"""Many submissions over a Dask cluster: `grade --scheduler ADDR`.
 
 The lab travels as text and each submission as bytes; the workers need this package and a sandbox,
-no shared file system. A worker that dies has its submissions graded by another. A worker has a GPU
-if it says so (`dask worker ADDR --resources GPU=1`); it grades one submission at a time on it.
+no shared file system. A worker that dies has its submissions graded by another.
 """
 
 import contextlib
@@ -26,23 +25,21 @@ from autograder.printable import printable
 
 RETRIES = 3  # times that a submission may lose its worker
 CONNECT_S = "10s"
-GPU = "GPU"  # the resource that a worker with one has
 
 Files = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The judges on the Dask cluster at `address`; with `gpu`, those of workers that have one."""
+    """The judges on the Dask cluster at `address`."""
 
     address: str
-    gpu: bool = False
 
     def answers(self, requests: Sequence[Request], timeout_s: float | None = None) -> Answers:
         """Yield the answer to each request, as `Pool.answers` does; a worker knows `timeout_s`.
 
         Raises:
-            AutograderError: there is no scheduler, no GPU, or a worker cannot grade the lab at all.
+            AutograderError: there is no scheduler, or a worker cannot grade the lab at all.
         """
         dask = import_dask("grade")
         files = {lab: lab_files(Path(lab)) for lab in {request["lab"] for request in requests}}
@@ -52,10 +49,7 @@ class Cluster:
             problem = f"grade: no Dask scheduler at {self.address}"
             raise AutograderError(f"{problem}. Start one with: dask scheduler") from error
         with client:
-            self._require_gpu(client)
             options: dict[str, Any] = {"pure": False, "retries": RETRIES}
-            if self.gpu:
-                options["resources"] = {GPU: 1}
             waiting = {}
             for number, request in enumerate(requests):
                 try:
@@ -64,21 +58,13 @@ class Cluster:
                     yield number, {"unread": str(error)}
                     continue
                 travels = notebook_request(Path(request["lab"]), data, request["name"], timeout_s)
-                arguments = (files[request["lab"]], travels, self.gpu)
+                arguments = (files[request["lab"]], travels)
                 waiting[client.submit(grade_on_worker, *arguments, **options)] = number
             for future in dask.as_completed(list(waiting)):
                 yield waiting[future], _answer(future)
 
     def close(self) -> None:
         """Do nothing: no connection outlives its answers."""
-
-    def _require_gpu(self, client: Any) -> None:
-        """Refuse to wait for ever where no worker has a GPU."""
-        workers = client.scheduler_info(n_workers=-1)["workers"].values()
-        if self.gpu and not any(worker["resources"].get(GPU) for worker in workers):
-            problem = f"grade: none of the {len(workers)} workers at {self.address} has a GPU"
-            start = f"dask worker {self.address} --resources {GPU}=1"
-            raise AutograderError(f"{problem}. Start one that has with: {start}")
 
 
 def _answer(future: Any) -> Answer | ProcessEnded:
@@ -97,7 +83,7 @@ def lab_files(directory: Path) -> Files:
     return tuple((name, (directory / name).read_text("utf-8")) for name in (SOURCE, CHECKS))
 
 
-def grade_on_worker(files: Files, request: Request, gpu: bool, wall: str | None = None) -> Answer:
+def grade_on_worker(files: Files, request: Request, wall: str | None = None) -> Answer:
     """Return the answer of a judge about one submission; runs in a thread of a worker.
 
     The judge is a process of its own, as on one machine: what hangs or kills it, a check among
@@ -109,7 +95,7 @@ def grade_on_worker(files: Files, request: Request, gpu: bool, wall: str | None 
     here = {**request, "lab": str(_lab(files, Path(request["lab"]).name))}
     try:
         with _FIRST:
-            judges = _judges(gpu, wall)
+            judges = _judges(wall)
         return judges.ask(here, most_s(request["timeout_s"]))
     except ProcessEnded as ended:
         if isinstance(ended, JobRefused) and ended.fatal:
@@ -121,10 +107,10 @@ _FIRST = threading.Lock()  # two threads of a worker have one pool
 
 
 @functools.lru_cache
-def _judges(gpu: bool, wall: str | None) -> Pool:
+def _judges(wall: str | None) -> Pool:
     """Return this worker's judges, one for each of its threads at most."""
     most = import_dask("grade").get_worker().state.nthreads
-    return Pool(functools.partial(judge_process, gpu=gpu, wall=wall), most)
+    return Pool(functools.partial(judge_process, wall=wall), most)
 
 
 @functools.lru_cache(maxsize=8)

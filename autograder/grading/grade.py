@@ -53,34 +53,19 @@ READ_S = 60.0  # to read a notebook in; the largest that intake lets through tak
 SPARE_S = 2.0  # for a check's own code, over what it may ask of the learner's
 MAX_NOTES = 5  # of cells that stopped; the first ones are the cause of the others
 
-__all__ = ["CHECKS", "LabGrader", "Task", "grade", "solution_cells", "tasks_of"]
+__all__ = ["CHECKS", "LabGrader", "Task", "solution_cells", "tasks_of"]
 
 OpenStudent = Callable[[Limits], AbstractContextManager[WorkerStudent]]
-
-
-def grade(
-    lab: Lab, data: bytes, *, limits: Limits | None = None, timeout_s: float | None = None
-) -> Report:
-    """Return the report on one submission, run in the sandbox.
-
-    `limits` replaces the lab's own; `timeout_s` only their wall time. For many submissions of one
-    lab keep a `LabGrader`.
-
-    Raises:
-        LabError: the lab itself is malformed.
-        SandboxError: the sandbox could not be started.
-    """
-    grader = LabGrader(lab, limits=limits)
-    if timeout_s is not None:
-        grader.allow(timeout_s)
-    return grader.grade(data)
 
 
 class LabGrader:
     """A lab made ready to grade submissions with.
 
     `open_student` gives a fresh student for each; by default a sandboxed one of `source`, or of
-    the workers that all share, which see this machine's GPUs if `gpu`.
+    the workers that all share.
+
+    Raises:
+        LabError: the lab itself is malformed.
     """
 
     def __init__(
@@ -88,17 +73,15 @@ class LabGrader:
         lab: Lab,
         *,
         open_student: OpenStudent | None = None,
-        limits: Limits | None = None,
-        gpu: bool = False,
         source: "Supply | None" = None,
     ) -> None:
         self.lab = lab
         self.checks = load_checks(lab.directory / CHECKS)
         self.tasks = tuple(tasks_of(lab, self.checks))
-        self.limits = limits or self.checks.settings.limits()
+        self.limits = self.checks.settings.limits()
         self.read_s = READ_S
         self._open = open_student or self._sandboxed
-        self._source = _nothing if open_student else _workers(source, gpu)
+        self._source = _nothing if open_student else _workers(source)
         handed_out = statements_of([("code", text) for text in _handed_out_code(lab)])
         self._given = definitions(handed_out)
         self._given_texts = frozenset(analysed.statement.text for analysed in handed_out)
@@ -111,7 +94,11 @@ class LabGrader:
         return statements_of([("code", text) for text in solution_cells(self.lab)])
 
     def grade(self, data: bytes, *, submission: str = "") -> Report:
-        """Return the report on the notebook in `data`; see `grade`."""
+        """Return the report on the notebook in `data`.
+
+        Raises:
+            SandboxError: the sandbox could not be started.
+        """
         blank = Report(self.lab.name, (), title=self.lab.title, submission=submission)
         try:
             with deadline(self.read_s):
@@ -285,10 +272,8 @@ class LabGrader:
             again = run_check(task.check, student, seed, task.max_score, within_s=within_s)
         passes = again.outcome is Outcome.CORRECT and not again.broken
         if not result.broken:
-            return not_installed(result) if _lacks_module(again) and not passes else result
-        if passes:
-            return unusable(result)
-        return result
+            return _not_installed(result) if _lacks_module(again) and not passes else result
+        return unusable(result) if passes else result
 
     def _roots(self, tasks: Sequence[Task]) -> set[str]:
         answers = {name for task in tasks for name in task.question.defines}
@@ -316,7 +301,7 @@ def _lacks_module(result: CheckResult) -> bool:
     return incorrect and f"raised {ModuleNotFoundError.__name__}" in result.detail
 
 
-def not_installed(result: CheckResult) -> CheckResult:
+def _not_installed(result: CheckResult) -> CheckResult:
     """Return a result that says that the place of grading lacks something; it costs nothing."""
     output = "Something that this lab imports is not installed where it was graded. "
     output += "That is our mistake and costs you nothing."
@@ -348,13 +333,13 @@ def solution_cells(lab: Lab) -> list[str]:
     return [solution_text(c, lab.directory) for c in lab.cells if c.kind == "code"]
 
 
-def _workers(source: "Supply | None", gpu: bool) -> "Callable[[], Supply | None]":
+def _workers(source: "Supply | None") -> "Callable[[], Supply | None]":
     """Return what gives the source of workers: the one given, else the one that all share."""
     if source is not None:
         return lambda: source
     from autograder.sandbox import worker_pool
 
-    return lambda: worker_pool.shared(gpu=gpu)
+    return worker_pool.shared
 
 
 def _nothing() -> None:

@@ -1,7 +1,7 @@
 """The judge: a process that grades one notebook after another, for whoever owns it.
 
-`python -m autograder.grading.judge OPTIONS`, where OPTIONS is JSON: `gpu` where submissions may use
-one, `wall` where none but that will do. A request is `{"lab": directory, "name": ..., "timeout_s":
+`python -m autograder.grading.judge OPTIONS`, where OPTIONS is JSON: `wall` where none but that will
+do. A request is `{"lab": directory, "name": ..., "timeout_s":
 ...}`, the last None where it is the lab's, and either a `path` or the `notebook` in base 64. The
 answer is the `report` as plain data, or why the file is `unread`, or a refusal. It ends when its
 input closes, if need be in the middle of a check, because then its owner is gone; the sandboxes end
@@ -27,11 +27,9 @@ GRACE_S = 60.0  # for reading and judging, over the learner's own wall time
 DEFAULT_WALL_S = 600.0  # where the lab sets the wall time, which the judge knows and we do not
 
 
-def judge_process(
-    *, gpu: bool = False, wall: str | None = None, shown: bool = False
-) -> LineProcess:
+def judge_process(*, wall: str | None = None, shown: bool = False) -> LineProcess:
     """Return a new judge; see `LineProcess` for `shown`."""
-    options = json.dumps({"gpu": gpu, "wall": wall})
+    options = json.dumps({"wall": wall})
     return LineProcess(["-m", "autograder.grading.judge", options], shown=shown)
 
 
@@ -66,11 +64,8 @@ def _say_who_kills(serving: Serving, event: str, arguments: tuple[Any, ...]) -> 
 class Judge:
     """Labs, each made ready to grade with once, and again when it is another by the same name."""
 
-    def __init__(
-        self, *, gpu: bool = False, wall: str | None = None, source: Supply | None = None
-    ) -> None:
-        self._gpu = gpu
-        self._source = source or (Supply(wall=wall, gpu=gpu) if wall else None)
+    def __init__(self, *, wall: str | None = None, source: Supply | None = None) -> None:
+        self._source = source or (Supply(wall=wall) if wall else None)
         self._ready: dict[str, tuple[Any, LabGrader]] = {}
 
     def answer(self, request: Request) -> Answer:
@@ -94,7 +89,7 @@ class Judge:
         stamp = (lab, timeout_s, [_changed(lab / name) for name in (SOURCE, CHECKS)])
         ready = self._ready.get(lab.name)
         if ready is None or ready[0] != stamp:
-            grader = LabGrader(load_lab(lab), gpu=self._gpu, source=self._source)
+            grader = LabGrader(load_lab(lab), source=self._source)
             if timeout_s is not None:
                 grader.allow(timeout_s)
             ready = self._ready[lab.name] = (stamp, grader)

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from autograder.errors import AutograderError
+from autograder.grading.cluster import Cluster
 from autograder.grading.judge import judge_process, most_s
 from autograder.grading.line_process import Answer, JobRefused, ProcessEnded
 from autograder.grading.paths import Item
-from autograder.grading.pool import Answering, Pool
+from autograder.grading.pool import Pool
 from autograder.grading.report import to_gradescope, write
 from autograder.records import Lab, Report
 
@@ -39,7 +40,7 @@ class Judges:
     jobs: int = 1
     timeout_s: float | None = None
     staff: bool = False
-    cluster: Answering | None = None
+    cluster: Cluster | None = None
 
     def grade(self, items: Sequence[Item]) -> Iterator[Graded]:
         """Grade `items` and yield each as its reports are written, in the order of completion.

@@ -19,24 +19,11 @@ Who calls: `judges` (submissions on this machine), `cluster` (the same on a work
 import threading
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import Protocol
 
 from autograder.grading.line_process import Answer, JobRefused, LineProcess, ProcessEnded, Request
 
 Numbered = tuple[int, Answer | ProcessEnded]
 Answers = Generator[Numbered, None, None]
-
-
-class Answering(Protocol):
-    """Whoever does jobs: a `Pool`, or a cluster whose workers have one each."""
-
-    def answers(self, requests: Sequence[Request], timeout_s: float | None = None) -> Answers:
-        """Yield the answer to each request, or how its process ended; see `Pool.answers`."""
-        ...
-
-    def close(self) -> None:
-        """Release everything."""
-        ...
 
 
 class Pool:

@@ -302,7 +302,7 @@ class Notebook:
         with contextlib.suppress(AutograderError):
             server = self._connect()
             if read is not None:
-                server.change_announcement(read)
+                server.mark_read(read)
             self.news = server.announcements(unread=True)
 
     def _find_questions(self, name: Any, verb: str, *, every: bool = True) -> list[Question]:

@@ -3,6 +3,7 @@
 The truth is one synced trait, `state`; the front end draws it and sends the learner's wishes.
 """
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,16 +70,7 @@ class Panel(anywidget.AnyWidget):
             "said": notebook.said_last,
             "dates": notebook.dates,
             "news": [{name: news[name] for name in _NEWS} for news in notebook.news],
-            "submission": None
-            if handed_in is None
-            else {
-                "number": handed_in.number,
-                "url": handed_in.url,
-                "state": handed_in.state,
-                "score": handed_in.score,
-                "max_score": handed_in.max_score,
-                "held_back": handed_in.held_back,
-            },
+            "submission": handed_in and asdict(handed_in),
         }
 
     def _row(self, question: Question) -> dict[str, Any]:

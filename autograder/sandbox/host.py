@@ -161,12 +161,9 @@ class RemoteStudent:
         """Return a student in a sandbox of its own, without the learner's code."""
         return Sandbox(self.limits, preload=self._preload, source=self._supply)
 
-    def pinned(self, core: int) -> AbstractContextManager[None]:
-        """Keep the learner's code on one core. See `Student.pinned`."""
-        return self._pinned(core)
-
     @contextlib.contextmanager
-    def _pinned(self, core: int) -> Iterator[None]:
+    def pinned(self, core: int) -> Iterator[None]:
+        """Keep the learner's code on one core. See `Student.pinned`."""
         with pinning.pinned(self._ready().pid, core) as held:
             if not held and NOT_PINNED not in self.notes:
                 self.notes.append(NOT_PINNED)

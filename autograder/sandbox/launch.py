@@ -191,7 +191,7 @@ def _view(order: Order, moved: dict[str, str]) -> list[str]:
     # A worker is pid 1 itself: bubblewrap's own could be written to by the learner's code.
     options += [] if order.role == "zygote" else ["--disable-userns", "--as-pid-1"]
     options += [] if order.info_fd is None else ["--info-fd", str(order.info_fd)]
-    options += [*_system(), *_scratch(order.file_bytes, order.layout.devices)]
+    options += [*_system(), *_scratch(order.file_bytes)]
     covered = [inside for outside, inside in order.layout.mounts if outside is None]
     for outside, inside in order.layout.mounts:
         if outside is None:
@@ -200,7 +200,7 @@ def _view(order: Order, moved: dict[str, str]) -> list[str]:
             options += ["--ro-bind", moved.get(outside, outside), inside]
     for folder in (*covered, "/"):
         options += ["--remount-ro", folder]
-    for name, value in (*ENVIRONMENT.items(), *order.layout.environment):
+    for name, value in ENVIRONMENT.items():
         options += ["--setenv", name, value]
     return options
 
@@ -217,14 +217,12 @@ def _system() -> list[str]:
     return options
 
 
-def _scratch(file_bytes: int, devices: Iterable[str]) -> list[str]:
+def _scratch(file_bytes: int) -> list[str]:
     """Return the options for what can be written, each of bounded size, and /dev and /proc."""
     size = str(file_bytes)
     options = ["--proc", "/proc", "--dev", "/dev", "--size", size, "--tmpfs", "/dev/shm"]
     # One set of terminals would be shared by all workers of a zygote: there are none.
     options += ["--size", NO_ROOM, "--tmpfs", "/dev/pts", "--remount-ro", "/dev/pts"]
-    for device in devices:
-        options += ["--dev-bind-try", device, device]
     return [*options, "--remount-ro", "/dev", "--size", size, "--tmpfs", "/tmp"]
 
 

@@ -7,7 +7,6 @@ worker's own files go in, one by one; the course's packages are its neighbours.
 import importlib.util
 import os
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,12 +31,10 @@ class Layout:
     python: str
     mounts: tuple[tuple[str | None, str], ...]
     path: tuple[str, ...]  # for sys.path, before the standard library's own entries
-    devices: tuple[str, ...] = ()  # of /dev, besides the few that every process needs
-    environment: tuple[tuple[str, str], ...] = ()  # which of the devices to use
 
 
-def find(*, gpu: bool = False) -> Layout:
-    """Return the layout for this interpreter, with this machine's GPUs if `gpu`."""
+def find() -> Layout:
+    """Return the layout for this interpreter."""
     # The interpreter is named by its real file, so that it finds its own standard library.
     python = os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable)
     prefix = Path(os.path.realpath(sys.base_prefix))
@@ -56,21 +53,7 @@ def find(*, gpu: bool = False) -> Layout:
         *((str(p), inside(p)) for p in back),
     )
     path = (WORKER_AT, COURSE_AT, *map(inside, sites))
-    devices, environment = (gpus(), visible(os.environ)) if gpu else ((), ())
-    return Layout(inside(python), (*mounts, *course, *worker), path, devices, environment)
-
-
-def gpus(dev: Path = Path("/dev")) -> tuple[str, ...]:
-    """Return the device nodes that CUDA and ROCm open, as far as there are any."""
-    patterns = ("nvidia[0-9]*", "nvidiactl", "nvidia-uvm*", "nvidia-modeset", "kfd", "dri")
-    devices = [path for pattern in patterns for path in sorted(dev.glob(pattern))]
-    return tuple(str(path) for path in devices)
-
-
-def visible(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
-    """Return the variables that say which of the GPUs are this judge's."""
-    names = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-    return tuple((name, environment[name]) for name in names if name in environment)
+    return Layout(inside(python), (*mounts, *course, *worker), path)
 
 
 def inside(path: Path | str) -> str:

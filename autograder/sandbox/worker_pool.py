@@ -30,14 +30,14 @@ COUNTS_BY_NAMESPACE = (5, 14)  # the Linux that counts a user's processes in eac
 class Supply:
     """Starts workers. `wall` and `warm` force a choice that is otherwise made by trying.
 
-    With `gpu` the workers see this machine's GPUs. Safe to use from several threads.
+    Safe to use from several threads.
     """
 
-    def __init__(self, *, wall: str | None = None, warm: bool = True, gpu: bool = False) -> None:
+    def __init__(self, *, wall: str | None = None, warm: bool = True) -> None:
         self._lock = threading.Lock()
         self._walls = list(launch.WALLS) if wall is None else [wall]
         self._warm = warm
-        self._layout = layout.find(gpu=gpu)
+        self._layout = layout.find()
         self._groups = cgroup.place()
         self._zygotes: dict[tuple[str, ...], ZygoteClient] = {}
         self._number = 0
@@ -157,11 +157,7 @@ class Supply:
 
 
 def _greeted(made: Process) -> None:
-    """Wait for the worker's hello.
-
-    Raises:
-        SandboxError: it does not come.
-    """
+    """Wait for the worker's hello."""
     deadline = time.monotonic() + process.START_S
     while time.monotonic() < deadline and not made.channel.closed:
         pump([made.channel], deadline - time.monotonic())
@@ -184,24 +180,22 @@ def _processes_of_this_user() -> int:
     return mine
 
 
-_shared: dict[tuple[int, bool], Supply] = {}
+_shared: dict[int, Supply] = {}  # by process
 _sharing = threading.Lock()
 
 
-def shared(*, gpu: bool = False) -> Supply:
+def shared() -> Supply:
     """Return the supply of this process; a forked child makes its own."""
-    key = os.getpid(), gpu
     with _sharing:
-        if key not in _shared:
-            _shared[key] = Supply(gpu=gpu)
+        if os.getpid() not in _shared:
+            _shared[os.getpid()] = Supply()
             atexit.register(close_shared)
-        return _shared[key]
+        return _shared[os.getpid()]
 
 
 def close_shared() -> None:
     """End the warm processes of this process's supply; the next use starts new ones."""
     with _sharing:
-        supplies = [_shared.pop((os.getpid(), gpu), None) for gpu in (False, True)]
-    for supply in supplies:
-        if supply is not None:
-            supply.close()
+        supply = _shared.pop(os.getpid(), None)
+    if supply is not None:
+        supply.close()

@@ -4,13 +4,12 @@ Where the server is and who asks come from the environment when nobody says (`Co
 AUTOGRADER_SERVER, and AUTOGRADER_TOKEN or a file named by AUTOGRADER_TOKEN_FILE.
 """
 
-import io
 import json
 import os
 import secrets
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
@@ -29,10 +28,11 @@ _PIECE_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Connection:
-    """A server and a token: who asks whom."""
+    """A server and a token: who asks whom. `operation` begins what is said of errors."""
 
     server: str
     token: str
+    operation: str = ""
 
     @classmethod
     def choose(
@@ -79,7 +79,7 @@ class Connection:
 
     def labs(self) -> list[dict[str, Any]]:
         """Return the labs, each with the dates that hold for this learner and `attempts_left`."""
-        labs: list[dict[str, Any]] = self._json("labs", _path("labs"))["labs"]
+        labs: list[dict[str, Any]] = self.get("labs")["labs"]
         return labs
 
     def solution(self, lab: str, question: str) -> str:
@@ -87,130 +87,59 @@ class Connection:
         path = _path("labs", lab, "solutions", question)
         return str(self._json("solution", path)["solution"])
 
+    def get(self, *names: str, **query: object) -> dict[str, Any]:
+        """Return what is at `/api/NAME/...`; what of the query is empty is not asked for."""
+        return self._json(self._operation(names), _path(*names, **query))
+
+    def text(self, *names: str, **query: object) -> str:
+        """Return what is at an address as text: a CSV, a calendar."""
+        with self._send_request(self._operation(names), _path(*names, **query)) as answer:
+            return answer.read(_ANSWER_BYTES).decode()
+
+    def send(self, method: str, *names: str, body: Any, **query: object) -> dict[str, Any]:
+        """Return what is answered to a body: bytes are a CSV, all else becomes JSON."""
+        kind, data = "text/csv", body
+        if not isinstance(body, bytes):
+            kind, data = "application/json", json.dumps(body).encode()
+        path = _path(*names, **query)
+        return self._json(self._operation(names), path, data, kind, method=method)
+
+    def do(self, method: str, *names: str) -> None:
+        """Ask for what is done without an answer."""
+        with self._send_request(self._operation(names), _path(*names), method=method):
+            pass
+
+    def _operation(self, names: Sequence[str]) -> str:
+        return self.operation or names[0]
+
     def enroll(self, name: str, *, renew: bool = False) -> dict[str, Any]:
         """Return `name` and the `token` of the learner newly enrolled."""
-        return self._send("enroll", "POST", _path("learners"), {"name": name, "renew": renew})
+        return self.send("POST", "learners", body={"name": name, "renew": renew})
 
     def roster(self, data: bytes | None, *, dry_run: bool = False) -> dict[str, Any]:
         """Return what a roster has changed, or would: a CSV, or None for the platform's people."""
         if data is None:
-            return self._send("roster", "POST", _path("lti", "roster", dry_run=dry_run), b"")
-        return self._send("roster", "PUT", _path("roster", dry_run=dry_run), data)
-
-    def tokens(self, kind: str, section: str, *, renew: bool) -> list[dict[str, str]]:
-        """Return the learners with a new token, or link, each; without `renew` who has none yet."""
-        body = {"kind": kind, "section": section, "renew": renew}
-        people: list[dict[str, str]] = self._send("tokens", "POST", _path("tokens"), body)["people"]
-        return people
-
-    def change_person(self, login: str, factor: float | None = None) -> None:
-        """Give somebody a factor on time; without one let them leave the course."""
-        if factor is None:
-            self._do("roster", "DELETE", _path("people", login))
-        else:
-            self._send("roster", "PUT", _path("people", login, "time"), {"factor": factor})
-
-    def schedule(self) -> str:
-        """Return the dates of all labs, a CSV."""
-        return self._text("schedule", _path("schedule"))
-
-    def calendar(self) -> str:
-        """Return the dates that hold for this learner, as an iCalendar file."""
-        return self._text("calendar", _path("calendar"))
-
-    def standing(self) -> dict[str, Any]:
-        """Return how this learner stands: the `labs`, `score`, `max_score`, `missing`, ..."""
-        return self._json("standing", _path("standing"))
+            return self.send("POST", "lti", "roster", body=b"", dry_run=dry_run)
+        return self.send("PUT", "roster", body=data, dry_run=dry_run)
 
     def announcements(self, *, unread: bool = False) -> list[dict[str, Any]]:
         """Return what staff announced: `id`, `text`, `starts`, `unread`, ...; the newest first."""
-        path = _path("announcements", unread=unread)
-        shown: list[dict[str, Any]] = self._json("announcements", path)["announcements"]
+        shown: list[dict[str, Any]] = self.get("announcements", unread=unread)["announcements"]
         return shown
 
-    def announce(self, body: Mapping[str, Any]) -> int:
-        """Return the number of a new announcement."""
-        return int(self._send("announce", "POST", _path("announcements"), body)["id"])
-
-    def change_announcement(self, number: int, *, withdraw: bool = False) -> None:
-        """Mark an announcement as read, or withdraw it."""
-        path = _path("announcements", str(number), *([] if withdraw else ["read"]))
-        self._do("announcements", "DELETE" if withdraw else "POST", path)
-
-    def numbers(self, lab: str) -> str:
-        """Return how the questions of a lab went, a CSV."""
-        return self._text("numbers", _path("labs", lab, "numbers", format="csv"))
-
-    def teams(self, lab: str) -> str:
-        """Return the teams of a lab, a CSV."""
-        return self._text("teams", _path("labs", lab, "teams"))
-
-    def set_teams(self, lab: str, data: bytes, *, dry_run: bool) -> list[dict[str, Any]]:
-        """Return whose team a CSV has changed, or would change."""
-        return self._changes("teams", "PUT", _path("labs", lab, "teams", dry_run=dry_run), data)
-
-    def decide(self, lab: str, login: str, decision: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what counts of a learner's whole lab from now on, if anything is decided."""
-        return self._send("grade", "PUT", _path("labs", lab, "grades", login), decision)
-
-    def rule(self, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return how labs make up the course total, after these changes, if there are any."""
-        if changes:
-            return self._send("rule", "PUT", _path("rule"), changes)
-        return self._json("rule", _path("rule"))
-
-    def set_schedule(self, data: bytes, *, dry_run: bool) -> list[dict[str, Any]]:
-        """Return what a schedule, a CSV, has changed, or would change."""
-        return self._changes("schedule", "PUT", _path("schedule", dry_run=dry_run), data)
-
-    def shift_schedule(self, weeks: int, *, dry_run: bool) -> list[dict[str, Any]]:
-        """Return what moving all dates by weeks has changed, or would change."""
-        path = _path("schedule", "shift", dry_run=dry_run)
-        return self._changes("schedule", "POST", path, {"weeks": weeks})
-
-    def hold(self, lab: str, *, held: bool, dry_run: bool) -> list[dict[str, Any]]:
-        """Return what holding the grades of a lab back, or releasing them, has changed."""
-        path = _path("labs", lab, "held", dry_run=dry_run)
-        return self._changes("schedule", "PUT", path, {"held": held})
-
-    def term(self) -> dict[str, Any]:
-        """Return the plan of the course, for the next term."""
-        return self._json("term", _path("term"))
-
-    def take_term(self, body: Mapping[str, Any], *, dry_run: bool) -> dict[str, Any]:
-        """Return what taking a plan over has changed, or would: `added`, `problems`, ..."""
-        return self._send("term", "POST", _path("term", dry_run=dry_run), body)
-
-    def today(self) -> dict[str, Any]:
-        """Return what came in today, what waits, what is due and where many fail."""
-        return self._json("today", _path("today"))
-
-    def grading(self, *where: str, body: Any = None, method: str = "POST") -> dict[str, Any]:
-        """Return what the server says of marking: what waits and who marks it, or of a question."""
-        if body is None:
-            return self._json("marking", _path("grading", *where))
-        return self._send("marking", method, _path("grading", *where), body)
+    def mark_read(self, number: int) -> None:
+        """Mark an announcement as read."""
+        self.do("POST", "announcements", str(number), "read")
 
     def requests(self, *, lab: str = "", answered: bool = False) -> Iterator[dict[str, Any]]:
         """Yield the re-grade requests that wait for staff, or were answered, the oldest first."""
         after = 0
         while True:
-            path = _path("requests", answered=answered, lab=lab, after=after)
-            some = self._json("requests", path)["requests"]
+            some = self.get("requests", answered=answered, lab=lab, after=after)["requests"]
             yield from some
             if not some:
                 return
             after = some[-1]["id"]
-
-    def add_staff(self, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the `login`, `role` and `token` of somebody newly on the staff."""
-        return self._send("staff", "POST", _path("staff"), asked)
-
-    def export(self, format: str) -> str:
-        """Return the gradebook as text."""
-        whole = io.BytesIO()
-        self.export_to(format, whole)
-        return whole.getvalue().decode()
 
     def export_to(
         self, format: str, file: BinaryIO, *, lab: str = "", template: bytes | None = None
@@ -229,34 +158,10 @@ class Connection:
                 except OSError as error:
                     raise ServerError(f"export: cannot be written: {error.strerror}.") from error
 
-    def export_notes(
-        self, format: str, *, lab: str = "", template: bytes | None = None
-    ) -> dict[str, Any]:
-        """Return the `problems` of an export, who was `skipped`, what is `not_final`, by lines."""
-        return self._json("export", _path("export", "notes", format=format, lab=lab), template)
-
     def page(self, path: str) -> str:
         """Return an address that logs its browser in, once and soon, then shows `path`."""
-        answer = self._send("login", "POST", _path("login-codes"), b"")
+        answer = self.send("POST", "login-codes", body=b"")
         return f"{self.server}/enter?{urlencode({'code': answer['code'], 'next': path})}"
-
-    def _changes(self, what: str, method: str, path: str, body: Any) -> list[dict[str, Any]]:
-        changes: list[dict[str, Any]] = self._send(what, method, path, body)["changes"]
-        return changes
-
-    def _send(self, what: str, method: str, path: str, body: Any) -> dict[str, Any]:
-        """Return what is answered to a body: bytes are a CSV, all else becomes JSON."""
-        if isinstance(body, bytes):
-            return self._json(what, path, body, "text/csv", method=method)
-        return self._json(what, path, json.dumps(body).encode(), "application/json", method=method)
-
-    def _do(self, what: str, method: str, path: str) -> None:
-        with self._send_request(what, path, method=method):
-            pass
-
-    def _text(self, what: str, path: str) -> str:
-        with self._send_request(what, path) as answer:
-            return answer.read(_ANSWER_BYTES).decode()
 
     def _json(
         self, what: str, path: str, body: bytes | None = None, kind: str = "", **how: Any

@@ -59,7 +59,8 @@ class Batch:
         self.students: list[RemoteStudent] = []
         lab = load_lab(HERE / "lab")
         self.honest = notebook(*solution_cells(lab))
-        self.grader = LabGrader(lab, open_student=self.open, limits=LIMITS)
+        self.grader = LabGrader(lab, open_student=self.open)
+        self.grader.limits = LIMITS
 
     @contextlib.contextmanager
     def open(self, limits: Limits) -> Iterator[RemoteStudent]:
@@ -190,7 +191,8 @@ def test_without_the_wall_the_same_attacks_are_seen_to_escape(
     def open_here(limits: Limits) -> Iterator[LocalStudent]:
         yield LocalStudent()
 
-    grader = LabGrader(lab, open_student=open_here, limits=LIMITS)
+    grader = LabGrader(lab, open_student=open_here)
+    grader.limits = LIMITS
     for name in ("reads_environment_and_proc", "walks_frames_and_gc"):
         data = notebook((HERE / "answers" / f"{name}.py").read_text())
         report = grader.grade(data)

@@ -103,7 +103,9 @@ READABLE: dict[str, Callable[[], bytes]] = {
 
 @pytest.fixture(scope="module")
 def grader() -> Iterator[LabGrader]:
-    yield LabGrader(LAB, limits=Limits(wall_s=120, cpu_s=120, call_s=30))
+    grader = LabGrader(LAB)
+    grader.limits = Limits(wall_s=120, cpu_s=120, call_s=30)
+    yield grader
     worker_pool.close_shared()
 
 

@@ -524,11 +524,11 @@ def test_a_report_survives_being_written_and_read(grader, sample_lab) -> None:
 
 @pytest.mark.sandbox
 def test_the_sandboxed_grade_is_the_same(sample_lab: Lab, sample_directory: Path) -> None:
-    from autograder.grading.grade import grade
+    from autograder.grading.grade import LabGrader as Sandboxed
 
-    report = grade(sample_lab, solution_notebook(sample_lab).encode())
+    report = Sandboxed(sample_lab).grade(solution_notebook(sample_lab).encode())
     assert report.score == report.max_score == 8.0
-    starter = grade(sample_lab, learner_notebook(sample_lab).encode())
+    starter = Sandboxed(sample_lab).grade(learner_notebook(sample_lab).encode())
     assert starter.score == 0.0
 
 

@@ -264,10 +264,10 @@ def test_pieces_that_belong_together_are_all_theirs_or_all_the_courses(work: Pat
 
 def test_a_later_lab_grades_alone(sources: Path) -> None:
     """The submission is one notebook: in the sandbox the reference stands in."""
-    from autograder.grading.grade import grade
+    from autograder.grading.grade import LabGrader
 
     lab = load_lab(sources / "02_later")
-    assert grade(lab, solution_notebook(lab).encode()).score == 1.0
+    assert LabGrader(lab).grade(solution_notebook(lab).encode()).score == 1.0
 
 
 def test_catching_up_says_whose_the_pieces_are(work: Path, monkeypatch, capsys) -> None:

@@ -12,7 +12,7 @@ from autograder.audit.variants import Trials
 from autograder.authoring.release import CHECKS, contradictions
 from autograder.authoring.source import find_labs, load_lab, load_wrong_answers
 from autograder.checks import load_checks
-from autograder.grading.grade import grade
+from autograder.grading.grade import LabGrader
 from autograder.records import Lab
 
 GUIDE = Path(__file__).parents[2] / "docs" / "writing_labs.md"
@@ -45,6 +45,6 @@ def test_a_slow_answer_is_told_so_by_name(tmp_path: Path) -> None:
     lab = written("growth", tmp_path)
     slow = "import numpy as np\n" + load_wrong_answers(lab.directory)[0].text
     notebook = {"cells": [{"cell_type": "code", "source": slow}], "metadata": {}}
-    report = grade(lab, json.dumps(notebook).encode())
+    report = LabGrader(lab).grade(json.dumps(notebook).encode())
     timed = next(r for r in report.results if r.name == "each_number_is_added_once")
     assert "times as long as a reference" in timed.output

@@ -131,7 +131,9 @@ def test_the_panel_works_by_keyboard_in_the_dark(started: Any, visit: Any) -> No
 
     change = ("return x * factor", "return x + factor")
     staff = (started.work / ".course" / "instructor.token").read_text().strip()
-    news = Connection(started.server, staff).announce({"text": "No lab on *Monday*."})
+    news = Connection(started.server, staff).send(
+        "POST", "announcements", body={"text": "No lab on *Monday*."}
+    )["id"]
     page = open_lab(started, visit(), put_solution(SAMPLE, started, change))
     run_all(page)
     panel = page.locator(".course-panel")

@@ -186,13 +186,13 @@ def test_a_graded_mistake_costs_its_own_question_alone(path: Path) -> None:
 
     That each answer is caught here, and that each solution has full marks there, others test.
     """
-    from autograder.grading.grade import grade
+    from autograder.grading.grade import LabGrader
 
     lab = load_lab(path)
     mistake = load_wrong_answers(lab.directory)[-1]
     notebook = json.loads(solution_notebook(lab))
     notebook["cells"].append({"cell_type": "code", "metadata": {}, "source": mistake.text})
-    report = grade(lab, json.dumps(notebook).encode())
+    report = LabGrader(lab).grade(json.dumps(notebook).encode())
     lost = {result.name: result for result in report.results if result.score < result.max_score}
     assert mistake.says in lost[mistake.check].output
     assert {result.question for result in lost.values()} == {mistake.question}

@@ -56,7 +56,7 @@ def test_another_right_answer_has_all_points(
     own = tuple(check.name for check in load_checks(lab.directory / CHECKS).of(question))
     with Trials(lab, jobs=1) as trials:
         (trial,) = trials.run([Variant(tuple(cells), own, seed=1)])
-    said = {v.check: v.said for v in trial.verdicts if v.outcome is not Outcome.CORRECT}
+    said = {v.name: v.said for v in trial.verdicts if v.outcome is not Outcome.CORRECT}
     assert (said, trial.ended) == ({}, "")
 
 

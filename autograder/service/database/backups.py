@@ -179,11 +179,7 @@ _KIND = b"course backup 1 sha256 "
 
 
 def _prove(database: Path) -> None:
-    """Raise unless a database is sound and its notebooks are those that were handed in.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """Raise unless a database is sound and its notebooks are those that were handed in."""
     with closing(sqlite3.connect(database)) as connection:
         integrity = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if integrity != "ok":

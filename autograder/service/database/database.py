@@ -10,7 +10,7 @@ import math
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -115,6 +115,13 @@ class Database:
     def close(self) -> None:
         """Close every connection."""
         self.engine.dispose()
+
+
+def insert_row(connection: sa.Connection, table: sa.Table, row: Mapping[str, Any]) -> int:
+    """Return the id of a row that is newly written."""
+    key = connection.execute(table.insert().values(row)).inserted_primary_key
+    assert key is not None
+    return int(key[0])
 
 
 @dataclass(frozen=True)

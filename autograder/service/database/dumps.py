@@ -44,11 +44,7 @@ def read_into(url: str, source: Path) -> None:
 
 
 def _require_empty(url: str) -> None:
-    """Raise unless a database has no table in any schema.
-
-    Raises:
-        StartError: it has some, or cannot be asked.
-    """
+    """Raise unless a database has no table in any schema."""
     try:
         with closing(Database(url)) as database, database.read() as connection:
             tables = connection.scalars(_OWN_TABLES).all()

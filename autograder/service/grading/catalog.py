@@ -55,9 +55,8 @@ class LabCatalog:
 
     def title(self, name: str) -> str:
         """Return the title of a lab; its name where it has none, or cannot be read."""
-        path = self.path(name) / "lab.py"
         try:
-            return _title(path.parent, path.stat().st_mtime_ns)
+            return self._read(name).title
         except (AutograderError, OSError, ValueError):
             return name
 
@@ -121,10 +120,6 @@ class LabCatalog:
         named = self._read(name).question(question)
         return None if named is None else named.solution
 
-    def list_manual_questions(self, name: str) -> list[str]:
-        """Return which questions of a lab people mark; none where it cannot be read."""
-        return list(self.rubrics(name))
-
     def rubrics(self, name: str) -> dict[str, tuple[str, ...]]:
         """Return the items of the rubric of each question that people mark; none where unread."""
         try:
@@ -159,20 +154,12 @@ class LabCatalog:
         return _lab(path, changed)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def _lab(path: Path, _changed: int) -> Lab:
     from autograder.authoring.source import load_lab
 
     with _READING:
         return load_lab(path)
-
-
-@lru_cache(maxsize=256)
-def _title(directory: Path, _changed: int) -> str:
-    from autograder.authoring.source import load_lab
-
-    with _READING:
-        return load_lab(directory).title
 
 
 @lru_cache(maxsize=256)

@@ -71,7 +71,7 @@ class ClusterGrader:
         client = self._connected()
         self._require_workers(client)
         request = notebook_request(self._labs / lab, notebook)
-        future = client.submit(grade_on_worker, files, request, False, self._wall, pure=False)
+        future = client.submit(grade_on_worker, files, request, self._wall, pure=False)
         future.add_done_callback(lambda _: self._woken.set())
         deadline = time.monotonic() + self._timeout_s
         while not self._woken.wait(_LOOK_S):

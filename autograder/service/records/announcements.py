@@ -6,11 +6,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.service.database.database import Database
+from autograder.service.database.database import Database, insert_row
 from autograder.service.database.schema import announcement_reads, announcements, people
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
-from autograder.service.records.grades.gradings import insert_row
 from autograder.service.records.people import Person
 from autograder.service.records.submissions.submissions import is_id
 from autograder.service.times import date, moment

@@ -47,14 +47,7 @@ def read(database: Database, size: int, *, before: int = 0) -> list[dict[str, An
 
 def _line(row: Any) -> dict[str, Any]:
     changed = {name: json.loads(getattr(row, name) or "null") for name in ("before", "after")}
-    return {
-        "id": row.id,
-        "at": iso(row.at),
-        "who": row.who,
-        "action": row.action,
-        "subject": row.subject,
-        **changed,
-    }
+    return {**row._mapping, "at": iso(row.at), **changed}
 
 
 def _text(value: Any) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.service.database.database import Records
+from autograder.service.database.database import Records, insert_row
 from autograder.service.database.schema import lines, people, tokens
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log, stale_totals
@@ -72,12 +72,10 @@ def batches(person_ids: Collection[int]) -> Iterator[list[int]]:
 
 def add_person(connection: sa.Connection, row: Mapping[str, Any]) -> int:
     """Write a person down, with a line in the queue; return the id."""
-    values = {**row, "login_key": login_key(row["login"])}
-    key = connection.execute(people.insert().values(values)).inserted_primary_key
-    assert key is not None
-    connection.execute(lines.insert().values(person_id=key[0]))
-    stale_totals.name(connection, key)
-    return int(key[0])
+    number = insert_row(connection, people, {**row, "login_key": login_key(row["login"])})
+    connection.execute(lines.insert().values(person_id=number))
+    stale_totals.name(connection, [number])
+    return number
 
 
 def login_of(text: str) -> str:

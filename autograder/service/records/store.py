@@ -46,7 +46,7 @@ class Store:
         except (sa.exc.SQLAlchemyError, ImportError, ValueError) as error:
             raise StartError(_cannot_open(url, error)) from error
         try:
-            migrations.prepare(self.database, clock(), allowed=migrate)
+            migrations.prepare(self.database, allowed=migrate)
         except sa.exc.SQLAlchemyError as error:
             self.close()
             raise StartError(_cannot_open(url, error)) from error

@@ -20,13 +20,13 @@ from autograder.service.running import (
 )
 from autograder.service.running.commands import (
     Subparsers,
+    command,
+    connection,
     read_file,
     require_data,
     whole,
     write_atomically,
 )
-from autograder.service.running.commands import command as _command
-from autograder.service.running.commands import connection as _connection
 from autograder.service.settings import Settings
 
 FORMATS = ("csv", "canvas", "moodle", "gradescope", "totals")
@@ -39,17 +39,17 @@ def add_commands(subparsers: Subparsers) -> None:
     _add_start(subparsers)
     _add_serve(subparsers)
     data_commands.add_commands(subparsers)
-    enroll = _command(subparsers, "enroll", _enroll, "enrol a learner and print their token")
+    enroll = command(subparsers, "enroll", _enroll, "enrol a learner and print their token")
     enroll.add_argument("name", metavar="NAME", help="the learner's name or login")
     enroll.add_argument("--renew", action="store_true", help="replace the token of one enrolled")
-    submit = _command(subparsers, "submit", _submit, "hand in a notebook; prints its number")
+    submit = command(subparsers, "submit", _submit, "hand in a notebook; prints its number")
     submit.add_argument("lab", metavar="LAB", help="the lab's name, with or without its number")
     submit.add_argument("notebook", metavar="NOTEBOOK", type=Path)
-    status = _command(subparsers, "status", _status, "show the state and grade of a submission")
+    status = command(subparsers, "status", _status, "show the state and grade of a submission")
     status.add_argument("id", metavar="ID")
-    standing = _command(subparsers, "standing", _standing, "say how you stand in every lab")
+    standing = command(subparsers, "standing", _standing, "say how you stand in every lab")
     standing.add_argument("--calendar", type=Path, metavar="FILE", help="write your dates, .ics")
-    export = _command(subparsers, "export", _export, "write the gradebook for another program")
+    export = command(subparsers, "export", _export, "write the gradebook for another program")
     add = export.add_argument
     add("--format", choices=FORMATS, default="csv", help="default: csv")
     add("-o", "--output", type=Path, metavar="FILE", help="instead of printing it")
@@ -66,15 +66,15 @@ def add_commands(subparsers: Subparsers) -> None:
 
 
 def _add_daily(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
-    requests = _command(subparsers, "requests", _requests, "list the re-grade requests that wait")
+    requests = command(subparsers, "requests", _requests, "list the re-grade requests that wait")
     requests.add_argument("--lab", metavar="LAB", default="", help="this lab alone")
     requests.add_argument("--answered", action="store_true", help="those that were answered")
-    today = _command(subparsers, "today", _today, "say what waits for staff, and what is due")
+    today = command(subparsers, "today", _today, "say what waits for staff, and what is due")
     return [requests, today]
 
 
 def _add_start(subparsers: Subparsers) -> None:
-    add = _command(
+    add = command(
         subparsers, "start", _start, "open the labs in JupyterLab, with a server"
     ).add_argument
     add("--port", type=_port, help="of the course server; default: 8000 or near")
@@ -88,7 +88,7 @@ def _add_start(subparsers: Subparsers) -> None:
 
 def _add_serve(subparsers: Subparsers) -> None:
     """Add `serve`; what it takes is called as in `Settings`, which also says what holds else."""
-    parser = _command(subparsers, "serve", _serve, "run the course server")
+    parser = command(subparsers, "serve", _serve, "run the course server")
     parser.set_defaults(**{field.name: field.default for field in fields(Settings)})
 
     def add(flag: str, takes: str, help: str, **how: Any) -> None:
@@ -173,18 +173,18 @@ def _secret(path: Path | None) -> str:
 
 
 def _enroll(arguments: argparse.Namespace) -> None:
-    learner = _connection(arguments).enroll(arguments.name, renew=arguments.renew)
+    learner = connection(arguments).enroll(arguments.name, renew=arguments.renew)
     print(f"{learner['name']} is enrolled. The token, shown this once: {learner['token']}")
 
 
 def _submit(arguments: argparse.Namespace) -> None:
     from autograder.learner.answer_files import with_files
 
-    connection = _connection(arguments)
+    server = connection(arguments)
     data = read_file(arguments.notebook, "submit: cannot read the notebook")
     notebook = with_files(data, arguments.notebook.parent)
     lab = Path(arguments.lab).resolve().name if os.sep in arguments.lab else arguments.lab
-    receipt = connection.submit(lab, notebook, arguments.notebook.name)
+    receipt = server.submit(lab, notebook, arguments.notebook.name)
     print(f"{receipt['lab']}: stored. {receipt['url']}")
     checks = receipt.get("checks")  # null where the server cannot read the lab's
     if checks:
@@ -194,7 +194,7 @@ def _submit(arguments: argparse.Namespace) -> None:
 
 
 def _status(arguments: argparse.Namespace) -> None:
-    submission = _connection(arguments).submission(arguments.id)
+    submission = connection(arguments).submission(arguments.id)
     line = f"submission {submission['id']}: {submission['lab']}: {submission['state']}"
     if submission["score"] is not None:
         line += f": {_points(submission)}"
@@ -229,12 +229,14 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
     """Write the gradebook to `file`; return what is to be said of it."""
     template = None if arguments.template is None else read_file(arguments.template, "export")
     if arguments.data is None:
-        options = {"lab": arguments.lab, "template": template}
-        connection = _connection(arguments)
-        connection.export_to(arguments.format, file, **options)
-        if template is None and arguments.format not in FINAL:
+        server, lab = connection(arguments), arguments.lab
+        server.export_to(arguments.format, file, lab=lab, template=template)
+        notes = {"format": arguments.format, "lab": lab}
+        if template is not None:
+            return server.send("POST", "export", "notes", body=template, **notes)
+        if arguments.format not in FINAL:
             return {"problems": [], "skipped": [], "not_final": []}
-        return connection.export_notes(arguments.format, **options)
+        return server.get("export", "notes", **notes)
     from autograder.service.reports.exports import Book, chunks, export, not_final
     from autograder.service.reports.platforms import fill_template
     from autograder.service.running import courses
@@ -253,13 +255,13 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
 
 
 def _standing(arguments: argparse.Namespace) -> None:
-    connection = _connection(arguments)
+    server = connection(arguments)
     if arguments.calendar is not None:
         with write_atomically(arguments.calendar) as file:
-            file.write(connection.calendar().encode())
+            file.write(server.text("calendar").encode())
         print(f"{arguments.calendar}: your dates.")
         return
-    now = connection.standing()
+    now = server.get("standing")
     for lab in now["labs"]:
         points = "" if lab["score"] is None else f", {_points(lab)}"
         points = ", grades held back" if lab["held_back"] else points
@@ -272,7 +274,7 @@ def _standing(arguments: argparse.Namespace) -> None:
 
 
 def _today(arguments: argparse.Namespace) -> None:
-    now = _connection(arguments).today()
+    now = connection(arguments).get("today")
     for lab in now["labs"]:
         print(f"{lab['name']}: {lab['came_in']} came in, {lab['to_mark']} learners to mark")
     for requests in now["requests"]:
@@ -292,7 +294,7 @@ def _today(arguments: argparse.Namespace) -> None:
 def _requests(arguments: argparse.Namespace) -> None:
     from autograder.printable import printable
 
-    connection = _connection(arguments)
-    for r in connection.requests(lab=arguments.lab, answered=arguments.answered):
+    server = connection(arguments)
+    for r in server.requests(lab=arguments.lab, answered=arguments.answered):
         where = f"submission {r['submission_id']}: {r['question']}: {r['learner']}"
         print(printable(f"{r['asked_at']} {r['lab']}: {where}: {' '.join(r['text'].split())}"))

@@ -4,6 +4,7 @@ import argparse
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
@@ -42,7 +43,8 @@ def connection(arguments: argparse.Namespace) -> "Connection":
     """Return the server that is named, and by whose token it is asked."""
     from autograder.service.client import Connection
 
-    return Connection.choose(arguments.server, arguments.token, os.environ)
+    chosen = Connection.choose(arguments.server, arguments.token, os.environ)
+    return replace(chosen, operation=arguments.command)
 
 
 def read_file(path: Path, what: str) -> bytes:

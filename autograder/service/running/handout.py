@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from autograder.authoring.manifest import MANIFEST, NOTEBOOK, read_handout
+from autograder.authoring.manifest import MANIFEST, NOTEBOOK
 from autograder.authoring.release import learner_files, write_files
 from autograder.authoring.source import SOURCE, load_lab
 from autograder.checks import load_checks
@@ -46,10 +46,6 @@ def _hand_out(directory: Path, target: Path) -> None:
 def _is_current(directory: Path, target: Path) -> bool:
     """Return whether everything is there and the manifest, written last, is the youngest."""
     if not all((target / name).is_file() for name in (NOTEBOOK, CHECKS, MANIFEST)):
-        return False
-    try:
-        read_handout(target)
-    except LabError:  # written before manifests had the notebook
         return False
     written = (target / MANIFEST).stat().st_mtime
     return all((directory / name).stat().st_mtime < written for name in (SOURCE, CHECKS))

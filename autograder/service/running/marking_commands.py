@@ -28,7 +28,7 @@ def add_commands(subparsers: Subparsers) -> list[ArgumentParser]:
 
 
 def _list(arguments: Namespace) -> None:
-    state = connection(arguments).grading()
+    state = connection(arguments).get("grading")
     for p in state["piles"]:
         print(f"{p['lab']}: {p['question']}: {p['waiting']} of {p['written']} answers wait")
     for m in state["markers"]:
@@ -41,14 +41,15 @@ def _list(arguments: Namespace) -> None:
 def _assign(arguments: Namespace) -> None:
     body = {name: getattr(arguments, name) for name in ("login", "lab", "question", "section")}
     method = "DELETE" if arguments.remove else "PUT"
-    done = connection(arguments).grading("assignments", body=body, method=method)
+    done = connection(arguments).send(method, "grading", "assignments", body=body)
     pile = ", ".join(done[name] for name in ("lab", "question", "section") if done[name])
     print(f"{done['login']} {'no longer marks' if arguments.remove else 'marks'} {pile}.")
 
 
 def _about(arguments: Namespace, body: Any = None) -> dict[str, Any]:
-    where = (arguments.lab, arguments.question, arguments.action)
-    return connection(arguments).grading(*where, body=body)
+    where = ("grading", arguments.lab, arguments.question, arguments.action)
+    server = connection(arguments)
+    return server.get(*where) if body is None else server.send("POST", *where, body=body)
 
 
 def _groups(arguments: Namespace) -> None:

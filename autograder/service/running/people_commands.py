@@ -66,7 +66,8 @@ def _tokens(arguments: argparse.Namespace) -> None:
     people: list[dict[str, str]] = []
     try:
         with write_atomically(path, 0o600) as file:
-            people = connection(arguments).tokens(kind, arguments.section, renew=arguments.renew)
+            body = {"kind": kind, "section": arguments.section, "renew": arguments.renew}
+            people = connection(arguments).send("POST", "tokens", body=body)["people"]
             columns = ("login", "name", "email", "section", kind)
             rows = ([person[name] for name in columns] for person in people)
             file.write("".join(csv_lines([columns, *rows])).encode())
@@ -95,17 +96,20 @@ def _roster_import(arguments: argparse.Namespace) -> int:
 
 
 def _roster_change(arguments: argparse.Namespace) -> None:
-    connection(arguments).change_person(arguments.login, arguments.factor)
-    factor = arguments.factor
-    change = "is removed" if factor is None else f"has {factor:g} times the time"
-    print(f"{arguments.login} {change}.")
+    server, person, factor = connection(arguments), ("people", arguments.login), arguments.factor
+    if factor is None:
+        server.do("DELETE", *person)
+        print(f"{arguments.login} is removed.")
+    else:
+        server.send("PUT", *person, "time", body={"factor": factor})
+        print(f"{arguments.login} has {factor:g} times the time.")
 
 
 def _staff_add(arguments: argparse.Namespace) -> None:
     require_data(arguments)
     body = {"login": arguments.login, "role": arguments.role, "renew": arguments.renew}
     token = (
-        connection(arguments).add_staff(body)["token"]
+        connection(arguments).send("POST", "staff", body=body)["token"]
         if arguments.data is None
         else _add_staff_here(arguments.data, arguments.course, body)
     )

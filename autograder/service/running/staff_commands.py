@@ -40,19 +40,20 @@ def _add_schedule(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
 
 
 def _schedule_show(arguments: argparse.Namespace) -> None:
-    print(connection(arguments).schedule(), end="")
+    print(connection(arguments).text("schedule"), end="")
 
 
 def _schedule_change(arguments: argparse.Namespace) -> None:
-    server, dry_run = connection(arguments), arguments.dry_run
-    if arguments.action == "set":
-        data = read_file(arguments.file, "schedule")
-        changes = server.set_schedule(data, dry_run=dry_run)
-    elif arguments.action in ("hold", "release"):
-        held = arguments.action == "hold"
-        changes = server.hold(arguments.lab, held=held, dry_run=dry_run)
+    action, dry_run = arguments.action, arguments.dry_run
+    method, names = "PUT", ["schedule"]
+    body: Any
+    if action == "set":
+        body = read_file(arguments.file, "schedule")
+    elif action == "shift":
+        method, names, body = "POST", ["schedule", "shift"], {"weeks": arguments.weeks}
     else:
-        changes = server.shift_schedule(arguments.weeks, dry_run=dry_run)
+        names, body = ["labs", arguments.lab, "held"], {"held": action == "hold"}
+    changes = connection(arguments).send(method, *names, body=body, dry_run=dry_run)["changes"]
     for change in changes:
         for name, before in change["before"].items():
             print(f"{change['lab']}: {name}: {before} -> {change['after'][name]}")
@@ -78,7 +79,7 @@ def _add_term(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
 def _term(arguments: argparse.Namespace) -> None:
     import json
 
-    print(json.dumps(connection(arguments).term(), indent=1))
+    print(json.dumps(connection(arguments).get("term"), indent=1))
 
 
 def _import_term(arguments: argparse.Namespace) -> int:
@@ -88,7 +89,7 @@ def _import_term(arguments: argparse.Namespace) -> int:
 
     body = {"term": plan_of(arguments.file, arguments.of), "zone": arguments.zone}
     body |= {"weeks": arguments.weeks} if arguments.start is None else {"start": arguments.start}
-    taken = connection(arguments).take_term(body, dry_run=arguments.dry_run)
+    taken = connection(arguments).send("POST", "term", body=body, dry_run=arguments.dry_run)
     rule = [{"lab": "course total", **taken["rule"]}] if taken["rule"] else []
     for change in (*taken["changes"], *rule):
         for name, before in change["before"].items():
@@ -103,12 +104,13 @@ def _import_term(arguments: argparse.Namespace) -> int:
 
 
 def _teams(arguments: argparse.Namespace) -> None:
-    print(connection(arguments).teams(arguments.lab), end="")
+    print(connection(arguments).text("labs", arguments.lab, "teams"), end="")
 
 
 def _set_teams(arguments: argparse.Namespace) -> None:
     data, dry_run = read_file(arguments.file, "teams"), arguments.dry_run
-    changes = connection(arguments).set_teams(arguments.lab, data, dry_run=dry_run)
+    teams = ("labs", arguments.lab, "teams")
+    changes = connection(arguments).send("PUT", *teams, body=data, dry_run=dry_run)["changes"]
     for change in changes:
         before, after = (change[when] or "no team" for when in ("before", "after"))
         print(f"{change['login']}: {before} -> {after}")
@@ -116,7 +118,7 @@ def _set_teams(arguments: argparse.Namespace) -> None:
 
 
 def _numbers(arguments: argparse.Namespace) -> None:
-    print(connection(arguments).numbers(arguments.lab), end="")
+    print(connection(arguments).text("labs", arguments.lab, "numbers", format="csv"), end="")
 
 
 def _add_announcements(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
@@ -152,11 +154,12 @@ def _announce(arguments: argparse.Namespace) -> None:
         raise ServerError(f"news: {arguments.file}: this is no text in UTF-8.") from error
     body = {"text": text, "section": arguments.section}
     body |= {name: getattr(arguments, name) for name in ("starts", "ends")}
-    print(f"announcement {connection(arguments).announce(body)}")
+    number = connection(arguments).send("POST", "announcements", body=body)["id"]
+    print(f"announcement {number}")
 
 
 def _withdraw(arguments: argparse.Namespace) -> None:
-    connection(arguments).change_announcement(arguments.number, withdraw=True)
+    connection(arguments).do("DELETE", "announcements", str(arguments.number))
     print(f"announcement {arguments.number} is withdrawn.")
 
 
@@ -188,7 +191,8 @@ def _decide(arguments: argparse.Namespace) -> None:
         decision |= {} if arguments.of is None else {"max_score": arguments.of}
     elif arguments.action == "excuse":
         decision = {"excused": True, "comment": arguments.comment}
-    now = connection(arguments).decide(arguments.lab, arguments.login, decision)
+    grade = ("labs", arguments.lab, "grades", arguments.login)
+    now = connection(arguments).send("PUT", *grade, body=decision)
     counts = "is excused" if now["excused"] else "counts as it is graded"
     if now.get("points") is not None:
         counts = f"counts {now['points']:g} of {now['max_score']:g} points"
@@ -204,11 +208,12 @@ def _rule(arguments: argparse.Namespace) -> None:
     if arguments.by_points:
         changes["weights"] = {}
     elif arguments.weight:
-        changes["weights"] = server.rule({})["weights"]
+        changes["weights"] = server.get("rule")["weights"]
         for text in arguments.weight:
             lab, _, weight = text.partition("=")
             try:
                 changes["weights"][lab] = float(weight)
             except ValueError:
                 raise ServerError(f"rule: --weight: got {text!r}, expected LAB=NUMBER.") from None
-    print(server.rule(changes)["words"])
+    rule = server.send("PUT", "rule", body=changes) if changes else server.get("rule")
+    print(rule["words"])

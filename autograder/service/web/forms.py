@@ -144,7 +144,7 @@ class _Question:
 
 def _question(course: Here, lab: RecordedLab, question: QuestionName) -> _Question:
     """Return a question that people mark, as far as the lab can be read, or have marked before."""
-    known = course.catalog.list_manual_questions(lab)
+    known = course.catalog.rubrics(lab)
     if known and question not in known:
         with course.store.database.read() as connection:
             piles = marking.shares(connection)

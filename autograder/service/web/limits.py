@@ -118,13 +118,6 @@ def too_large(limit_bytes: int) -> str:
     )
 
 
-class Turns(defaultdict[int, asyncio.Lock]):
-    """One at a time for each caller: who sends sixty uploads at once has one of them in memory."""
-
-    def __init__(self) -> None:
-        super().__init__(asyncio.Lock)
-
-
 class RateLimit:
     """A token bucket a caller: `burst` at once, then `per_minute` steadily."""
 
@@ -183,7 +176,8 @@ class Limits:
             settings.wrong_per_minute,
             what="log in: too many wrong tokens from your address",
         )
-        self.turns = Turns()  # to hand in
+        # To hand in, one at a time: who sends sixty uploads at once has one of them in memory.
+        self.turns = defaultdict[int, asyncio.Lock](asyncio.Lock)
         self.reading = asyncio.Lock()  # a notebook that came
 
 

@@ -44,11 +44,7 @@ async def take_in(request: Request, course: Course, person: Person) -> Receipt:
 
 
 def _retry_key(request: Request) -> str | None:
-    """Return the client's `Idempotency-Key`, or None.
-
-    Raises:
-        Refused: 422, it is too long or unreadable.
-    """
+    """Return the client's `Idempotency-Key`, or None."""
     key = request.headers.get("idempotency-key")
     if key is None or (0 < len(key) <= _KEY_CHARS and key.isascii() and key.isprintable()):
         return key
@@ -56,11 +52,7 @@ def _retry_key(request: Request) -> str | None:
 
 
 async def _upload(request: Request, limit_bytes: int) -> tuple[str, bytes]:
-    """Return (lab, notebook) of a submission's form.
-
-    Raises:
-        Refused: 413, it is too large; 422, the form is not the one that is expected.
-    """
+    """Return (lab, notebook) of a submission's form."""
     length = request.headers.get("content-length", "0")
     if length.isascii() and length.isdigit() and int(length) > limit_bytes:
         raise Refused(413, too_large(limit_bytes))
@@ -74,11 +66,7 @@ async def _upload(request: Request, limit_bytes: int) -> tuple[str, bytes]:
 
 
 async def _whole(request: Request) -> None:
-    """Read the body, and let it through only if it is a form that has its end.
-
-    Raises:
-        Refused: 422, it is something else, or was cut off.
-    """
+    """Read the body, and let it through only if it is a form that has its end."""
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     boundary = options.get(b"boundary", b"")
     if kind.lower() != b"multipart/form-data" or not boundary:
@@ -106,11 +94,7 @@ async def _notebook_field(form: Fields) -> bytes:
 
 
 def _readable(notebook: bytes) -> None:
-    """Raise unless the bytes are a notebook.
-
-    Raises:
-        Refused: 422, they are not, and so can never be graded.
-    """
+    """Raise unless the bytes are a notebook."""
     try:
         read(notebook)
     except SubmissionError as error:

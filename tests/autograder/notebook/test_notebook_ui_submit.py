@@ -27,7 +27,7 @@ class FakeServer:
         assert unread
         return self.news
 
-    def change_announcement(self, number: int) -> None:
+    def mark_read(self, number: int) -> None:
         self.news = [news for news in self.news if news["id"] != number]
 
     def labs(self) -> list[dict[str, Any]]:

@@ -33,18 +33,22 @@ def people(running: Any) -> tuple[Connection, Connection]:
 def test_a_section_sees_its_own_in_its_time_until_it_is_read(running: Any, people: Any) -> None:
     staff, (ada, bob) = running.staff, people
     now = time.time()
-    every = staff.announce({"text": "to all"})
-    mine = staff.announce({"text": "to A", "section": "A", "ends": iso(now + HOUR)})
-    later = staff.announce({"text": "later", "starts": iso(now + HOUR)})
+    every = staff.send("POST", "announcements", body={"text": "to all"})["id"]
+    mine = staff.send(
+        "POST", "announcements", body={"text": "to A", "section": "A", "ends": iso(now + HOUR)}
+    )["id"]
+    later = staff.send("POST", "announcements", body={"text": "later", "starts": iso(now + HOUR)})[
+        "id"
+    ]
     assert texts(ada) == ["to A", "to all"] and texts(bob) == ["to all"]
     assert texts(staff) == ["later", "to A", "to all"]
-    ada.change_announcement(every)
-    ada.change_announcement(every)  # twice is once
+    ada.mark_read(every)
+    ada.mark_read(every)  # twice is once
     assert texts(ada, unread=True) == ["to A"] and texts(bob, unread=True) == ["to all"]
     assert [news["unread"] for news in ada.announcements()] == [True, False]
     for who, number in ((bob, mine), (ada, later), (ada, 99), (ada, 10**30)):
         assert ask(who, "POST", f"/api/announcements/{number}/read")[0] == 404
-    staff.change_announcement(every, withdraw=True)
+    staff.do("DELETE", "announcements", str(every))
     assert texts(ada) == ["to A"] and texts(bob) == []
     assert ask(staff, "DELETE", f"/api/announcements/{every}")[0] == 404
     log = ask(staff, "GET", "/api/audit")[1]["entries"]
@@ -119,8 +123,8 @@ def test_the_command_line_writes_shows_and_withdraws(
 
 
 def test_what_somebody_has_read_goes_with_them(running: Any, people: Any) -> None:
-    running.staff.announce({"text": "to all"})
-    people[0].change_announcement(1)
+    running.staff.send("POST", "announcements", body={"text": "to all"})["id"]
+    people[0].mark_read(1)
     store = running.server.course.store
     ada = store.roster.find("ada")
     with store.database.write() as connection:

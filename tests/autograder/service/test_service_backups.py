@@ -30,7 +30,9 @@ def made(running: Any, tmp_path: Path) -> Path:
     """Return a backup of a course with a graded submission, and its copy for another of a team."""
     learner = running.enroll("Ada")
     running.enroll("Bo")
-    running.staff.set_teams("first", b"login,team\nAda,reds\nBo,reds\n", dry_run=False)
+    running.staff.send(
+        "PUT", "labs", "first", "teams", body=b"login,team\nAda,reds\nBo,reds\n", dry_run=False
+    )["changes"]
     running.wait(learner.submit("first", RIGHT)["id"])
     backup(tmp_path / "data", tmp_path / "course.backup")
     return tmp_path / "course.backup"

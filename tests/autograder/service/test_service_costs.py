@@ -23,10 +23,10 @@ from autograder.service.records.marking import marking
 from autograder.service.records.marks import alike_digest
 from autograder.service.records.people import LEARNER
 from autograder.service.records.rules import Rules
-from autograder.service.records.standings.standings import recount
 from autograder.service.records.store import Store, sqlite_url
 from autograder.service.reports import gradebook, numbers
 from autograder.service.reports.gradebook import PAGE_ROWS
+from tests.autograder.service.recount import recount
 
 REPORT = Report("lab", (), score=1.0, max_score=4.0)
 LARGE = ("notebooks", "reports")

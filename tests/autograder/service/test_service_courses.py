@@ -87,8 +87,12 @@ def test_courses_know_nothing_of_each_other(several: Any, browse: Any) -> None:
     for path in ("/login", f"{ML}/login"):
         page = browse(first.server).ask("POST", path, {"token": learners["art"].token})
         assert "Each course of this server knows its own people alone." in page.text
-    assert [len(staff.export("csv").splitlines()) for staff in (ml, art, first)] == [2, 1, 1]
-    ml.hold("first", held=True, dry_run=False)
+    assert [len(staff.text("export", format="csv").splitlines()) for staff in (ml, art, first)] == [
+        2,
+        1,
+        1,
+    ]
+    ml.send("PUT", "labs", "first", "held", body={"held": True})
     store = several.server.course.others["art"].store
     with store.database.read() as connection:
         log = connection.exec_driver_sql("SELECT action FROM audit_log").scalars().all()
@@ -106,9 +110,9 @@ def test_addresses_that_leave_the_server_lead_back_to_the_course(
     assert f"{ml.server}/submissions/1\n" in capsys.readouterr().out
     assert ada.page("/labs").startswith(f"{ml.server}/enter?code=")
     dates = b"lab,due\n01_first,2031-02-28T23:59:00+01:00\n"
-    ml.set_schedule(dates, dry_run=False)
-    assert re.search(r"UID:01_first-\w+@ml\.", ada.calendar())
-    (link,) = ml.tokens("link", "", renew=True)
+    ml.send("PUT", "schedule", body=dates, dry_run=False)["changes"]
+    assert re.search(r"UID:01_first-\w+@ml\.", ada.text("calendar"))
+    (link,) = ml.send("POST", "tokens", body={"kind": "link"})["people"]
     assert link["link"].startswith(f"{ml.server}/enter?code=")
     request = urllib.request.Request(f"{ml.server}/openapi.json")
     request.add_header("Authorization", f"Bearer {ml.token}")
@@ -119,7 +123,9 @@ def test_addresses_that_leave_the_server_lead_back_to_the_course(
 def test_a_term_is_taken_from_one_course_of_a_backup(several: Any, tmp_path: Path) -> None:
     for name, due in (("art", "2031-02-28"), ("ml", "2031-03-31")):
         dates = f"lab,due\n01_first,{due}T12:00:00+02:00\n"
-        staff_of(several, name).set_schedule(dates.encode(), dry_run=False)
+        staff_of(several, name).send("PUT", "schedule", body=dates.encode(), dry_run=False)[
+            "changes"
+        ]
     settings = several.server.course.settings
     backup(settings.data, tmp_path / "all", settings.database_url)
     labs = [plan_of(tmp_path / "all", name)["labs"] for name in ("art", "ml", "")]
@@ -232,7 +238,7 @@ def filled(settings: Any, start: Any, tmp_path: Path) -> Any:
         running.grader.out_of_order = "nobody grades"
         running.grader.gate.set()
         text = "[Dates](/labs) [away](https://example.org/)"
-        staff_of(running, "ml").announce({"text": text})
+        staff_of(running, "ml").send("POST", "announcements", body={"text": text})["id"]
         yield running
 
 

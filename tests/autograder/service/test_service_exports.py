@@ -37,7 +37,7 @@ def rows(text: str) -> list[list[str]]:
 
 
 def test_csv_has_a_line_a_learner_and_lab(graded: Any) -> None:
-    found = rows(graded.staff.export("csv"))
+    found = rows(graded.staff.text("export", format="csv"))
     assert found[0][:5] == ["learner", "lab", "score", "max_score", "state"]
     assert [row[:5] for row in found[1:]] == [
         ["Ada, Countess", "01_first", "4", "4", "graded"],
@@ -47,7 +47,7 @@ def test_csv_has_a_line_a_learner_and_lab(graded: Any) -> None:
 
 
 def test_canvas_has_a_row_of_points_possible_and_a_row_a_learner(graded: Any) -> None:
-    found = rows(graded.staff.export("canvas"))
+    found = rows(graded.staff.text("export", format="canvas"))
     head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "01_first", "02_second"]
     assert found[0] == head
     assert found[1] == ["    Points Possible", "", "", "", "", "4", "4"]
@@ -59,13 +59,13 @@ def test_canvas_has_a_row_of_points_possible_and_a_row_a_learner(graded: Any) ->
 
 
 def test_moodle_has_a_username_and_a_column_a_lab(graded: Any) -> None:
-    found = rows(graded.staff.export("moodle"))
+    found = rows(graded.staff.text("export", format="moodle"))
     assert found[0] == ["username", "01_first", "02_second"]
     assert found[1:] == [["Ada, Countess", "4", "0"], ["Bob", "", ""], ["Zoë", "0", ""]]
 
 
 def test_gradescope_has_results_json_of_each(graded: Any) -> None:
-    found = json.loads(graded.staff.export("gradescope"))
+    found = json.loads(graded.staff.text("export", format="gradescope"))
     assert [(e["learner"], e["lab"], e["results"]["score"]) for e in found] == [
         ("Ada, Countess", "01_first", 4.0),
         ("Ada, Countess", "02_second", 0.0),
@@ -77,13 +77,13 @@ def test_gradescope_has_results_json_of_each(graded: Any) -> None:
 
 
 def test_an_empty_course_exports_headers_alone(running: Any) -> None:
-    assert len(rows(running.staff.export("csv"))) == 1
-    assert json.loads(running.staff.export("gradescope")) == []
+    assert len(rows(running.staff.text("export", format="csv"))) == 1
+    assert json.loads(running.staff.text("export", format="gradescope")) == []
 
 
 def test_an_unknown_format_is_refused(running: Any) -> None:
     with pytest.raises(ServerError, match="expected one of csv, canvas, moodle, gradescope"):
-        running.staff.export("xlsx")
+        running.staff.text("export", format="xlsx")
 
 
 def test_the_command_line_offers_the_formats_there_are() -> None:

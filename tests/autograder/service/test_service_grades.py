@@ -25,7 +25,7 @@ def row(running: Any, login: str) -> dict[str, Any]:
 
 
 def totals(running: Any) -> dict[str, dict[str, str]]:
-    lines = csv.DictReader(io.StringIO(running.staff.export("totals")))
+    lines = csv.DictReader(io.StringIO(running.staff.text("export", format="totals")))
     return {line["learner"]: line for line in lines}
 
 
@@ -67,15 +67,18 @@ def test_staff_set_a_lab_excuse_and_take_it_back(running: Any, browser: Any) -> 
         assert (lab["score"], lab["max_score"], lab["decision"]) == (points, 4.0, "set by staff")
     assert row(running, "bob")["labs"]["01_first"]["submission"] is None
     assert row(running, "bob")["total"] == 0.25
-    standing = bob.standing()
+    standing = bob.get("standing")
     assert (standing["score"], standing["total"], standing["labs"][0]["score"]) == (1, 0.25, 1)
-    assert "oral" not in str(ada.standing())  # it is for staff
+    assert "oral" not in str(ada.get("standing"))  # it is for staff
     running.wait(int(ada.submit("first", RIGHT)["id"]))  # it holds for what comes later
     assert row(running, "ada")["labs"]["01_first"]["score"] == 3
     assert ask(running.staff, "PUT", f"{path}/ada", {"excused": True})[1]["excused"]
     assert row(running, "ada")["labs"]["01_first"]["score"] is None
-    assert row(running, "ada")["total"] is None and ada.standing()["labs"][0]["state"] == "excused"
-    canvas = running.staff.export("canvas").splitlines()
+    assert (
+        row(running, "ada")["total"] is None
+        and ada.get("standing")["labs"][0]["state"] == "excused"
+    )
+    canvas = running.staff.text("export", format="canvas").splitlines()
     assert canvas[2] == "ada,,,ada,,EX" and canvas[3] == "bob,,,bob,,1"
     assert ask(running.staff, "PUT", f"{path}/ada", {})[0] == 200
     assert row(running, "ada")["labs"]["01_first"]["score"] == 4
@@ -153,7 +156,7 @@ def test_the_rule_is_set_in_words_and_counts_everywhere(
 
     words = said(running.staff, "grades", "rule", "--weight", "first=3")
     assert "Labs count by their weights: 01_first 3, every other 1." in words
-    for found in (row(running, "ada")["total"], ada.standing()["total"]):
+    for found in (row(running, "ada")["total"], ada.get("standing")["total"]):
         assert found == 0.75
     assert totals(running)["ada"]["total"] == "75"
     assert "The lowest is dropped" in said(running.staff, "grades", "rule", "--drop", "1")
@@ -211,21 +214,25 @@ def test_what_is_held_back_is_in_no_total_that_learners_see(running: Any, browse
     ada = running.enroll("ada")
     running.wait(int(ada.submit("first", RIGHT)["id"]))
     running.wait(int(ada.submit("second", WRONG)["id"]))
-    assert ada.standing()["total"] == 0.5
+    assert ada.get("standing")["total"] == 0.5
     assert ask(running.staff, "PUT", "/api/labs/second", {"held": True})[0] == 200
     grade = {"points": 1.25, "max_score": 1.5, "comment": "c"}
     assert ask(running.staff, "PUT", "/api/labs/second/grades/ada", grade)[0] == 200
-    found = ada.standing()
+    found = ada.get("standing")
     assert found["total"] == 1 and found["labs"][1]["score"] is None
     assert found["labs"][1]["decision"] == "" and found["labs"][1]["held_back"]
     assert ask(running.staff, "GET", "/api/learners/ada/standing")[1]["total"] == 5.25 / 5.5
     assert ask(running.staff, "PUT", "/api/rule", {"drop_lowest": 1})[0] == 200
-    assert ada.standing()["labs"][0]["dropped"] is False
+    assert ada.get("standing")["labs"][0]["dropped"] is False
     browser.log_in(ada.token)
     page = browser.get("/standing").text
     assert "100.0 %" in page and "1.25" not in page and "What is held back is not in it" in page
     bob = running.enroll("bob")  # who has nothing but what staff set
     assert ask(running.staff, "PUT", "/api/labs/second/grades/bob", grade)[0] == 200
-    assert bob.standing()["total"] is None and bob.standing()["labs"][1]["state"] == "open"
+    assert (
+        bob.get("standing")["total"] is None and bob.get("standing")["labs"][1]["state"] == "open"
+    )
     assert ask(running.staff, "PUT", "/api/labs/second", {})[0] == 200
-    assert ada.standing()["labs"][1]["score"] == 1.25 == bob.standing()["labs"][1]["score"]
+    assert (
+        ada.get("standing")["labs"][1]["score"] == 1.25 == bob.get("standing")["labs"][1]["score"]
+    )

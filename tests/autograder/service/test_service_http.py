@@ -5,7 +5,7 @@ import http.client
 import json
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,7 +15,8 @@ import pytest
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
 from autograder.service.running.server import listen
-from autograder.service.web.limits import Turns
+from autograder.service.settings import Settings
+from autograder.service.web.limits import Limits
 
 RIGHT = json.dumps({"cells": [{"cell_type": "code", "source": "x = 1"}]}).encode()
 WRONG = json.dumps({"cells": [{"cell_type": "code", "source": "x = 2"}]}).encode()
@@ -204,17 +205,19 @@ def test_only_a_notebook_may_be_large(running: Any) -> None:
     assert status in (400, 413)  # the framework reads this form, and calls what it meets 400
 
 
-def test_the_uploads_of_one_learner_take_turns_and_do_not_hold_up_another() -> None:
+def test_the_uploads_of_one_learner_take_turns_and_do_not_hold_up_another(
+    settings: Settings,
+) -> None:
     order: list[str] = []
 
-    async def upload(turns: Turns, caller: int, name: str) -> None:
+    async def upload(turns: Mapping[int, asyncio.Lock], caller: int, name: str) -> None:
         async with turns[caller]:
             order.append(f"{name} begins")
             await asyncio.sleep(0)
             order.append(f"{name} ends")
 
     async def all_at_once() -> None:
-        turns = Turns()
+        turns = Limits(settings).turns
         await asyncio.gather(*(upload(turns, c, n) for c, n in ((1, "a"), (1, "b"), (2, "c"))))
 
     asyncio.run(all_at_once())

@@ -34,7 +34,7 @@ def answered(running: Any, name: str, text: str) -> int:
 
 
 def assistant(running: Any, login: str = "grace") -> Connection:
-    made = running.staff.add_staff({"login": login, "role": "assistant"})
+    made = running.staff.send("POST", "staff", body={"login": login, "role": "assistant"})
     return Connection(running.staff.server, made["token"])
 
 

@@ -75,7 +75,9 @@ def test_a_mark_and_its_comment_survive_a_regrade_that_fails_and_one_that_works(
     def shown() -> tuple[Any, str]:
         found = learner.submission(str(number))
         comment = found["report"]["manual"][0]["comment"]
-        return (found["score"], found["max_score"], comment), running.staff.export("csv")
+        return (found["score"], found["max_score"], comment), running.staff.text(
+            "export", format="csv"
+        )
 
     before = shown()
     assert before[0] == (6.0, 6.0, "Well said") and ",6,6,graded," in before[1]

@@ -29,7 +29,7 @@ EDGE = "--b\r\nContent-Disposition: form-data; name="
 
 def assistant(running: Any) -> Connection:
     body = {"login": "grace", "role": "assistant"}
-    return Connection(running.staff.server, running.staff.add_staff(body)["token"])
+    return Connection(running.staff.server, running.staff.send("POST", "staff", body=body)["token"])
 
 
 def person(running: Any, login: str) -> dict[str, Any]:
@@ -112,18 +112,30 @@ def test_all_learners_get_tokens_and_the_file_is_its_owners(
     assert main(["tokens", *where, "-o", str(other), "--section", "NOSUCH"]) == 2
     assert "no learner is in it" in capsys.readouterr().err and not other.exists()
     assert had.labs()
-    renewed = running.staff.tokens("token", "", renew=True)
+    renewed = running.staff.send(
+        "POST", "tokens", body={"kind": "token", "section": "", "renew": True}
+    )["people"]
     assert [p["login"] for p in renewed] == ["ada", "bob", "cy"]
     with pytest.raises(ServerError, match="not known"):
         had.labs()
-    assert running.staff.tokens("token", "", renew=False) == []
+    assert (
+        running.staff.send("POST", "tokens", body={"kind": "token", "section": "", "renew": False})[
+            "people"
+        ]
+        == []
+    )
     log = ask(running.staff, "GET", "/api/audit")[1]["entries"]
     assert [e["subject"] for e in log if e["action"] == "token"][:3] == ["cy", "bob", "ada"]
 
 
 def test_a_link_logs_in_once_and_ends_no_token(running: Any, browse: Any) -> None:
     ada = running.enroll("ada")
-    (link,) = [p["link"] for p in running.staff.tokens("link", "", renew=False)]
+    (link,) = [
+        p["link"]
+        for p in running.staff.send(
+            "POST", "tokens", body={"kind": "link", "section": "", "renew": False}
+        )["people"]
+    ]
     path = link.removeprefix(ada.server)
     browser = browse(ada.server)
     assert "Log in as" in browser.get(path).text

@@ -50,9 +50,9 @@ def test_a_course_runs_on_postgresql(on_postgres: Any) -> None:
     assert [(c.before, c.after) for c in course.store.regrades.get(batch)[1]] == [(6.0, 2.0)]
     course.store.regrades.publish(batch, instructor)
     assert ada.submission(str(number))["score"] == 2.0
-    rows = list(csv.DictReader(io.StringIO(staff.export("csv"))))
+    rows = list(csv.DictReader(io.StringIO(staff.text("export", format="csv"))))
     assert [(row["learner"], row["score"]) for row in rows] == [("Ada L.", "2")]
-    assert json.loads(staff.export("gradescope"))[0]["results"]["score"] == 2.0
+    assert json.loads(staff.text("export", format="gradescope"))[0]["results"]["score"] == 2.0
 
 
 def test_two_servers_share_a_database_and_grade_each_submission_once(make_postgres: Any) -> None:

@@ -30,7 +30,7 @@ def open_lab(running: Any) -> Any:
 
 def assistant(running: Any) -> Connection:
     body = {"login": "grace", "role": "assistant"}
-    return Connection(running.staff.server, running.staff.add_staff(body)["token"])
+    return Connection(running.staff.server, running.staff.send("POST", "staff", body=body)["token"])
 
 
 def test_a_request_is_asked_answered_and_asked_again(open_lab: Any) -> None:

@@ -22,10 +22,15 @@ def test_what_comes_out_goes_in_and_changes_nothing(running: Any) -> None:
     staff = running.staff
     rules = {"due": DUE, "late_until": LATE, "attempts": 3, "penalty_per_day": 0.1}
     assert ask(staff, "PUT", "/api/labs/first", {**rules, "solutions": True})[0] == 200
-    text = staff.schedule()
+    text = staff.text("schedule")
     assert text == f"{HEAD}01_first,,{DUE},{LATE},0.1,3,0,yes,,,\n02_second,,,,0,,0,,,,\n"
-    assert staff.set_schedule(text.encode(), dry_run=False) == []
-    assert staff.set_schedule(text.replace(",", ";").encode(), dry_run=False) == []
+    assert staff.send("PUT", "schedule", body=text.encode(), dry_run=False)["changes"] == []
+    assert (
+        staff.send("PUT", "schedule", body=text.replace(",", ";").encode(), dry_run=False)[
+            "changes"
+        ]
+        == []
+    )
 
 
 def test_the_command_sets_and_moves_dates_and_the_log_has_it(
@@ -71,9 +76,9 @@ def test_the_command_sets_and_moves_dates_and_the_log_has_it(
 def test_one_wrong_line_and_nothing_is_taken(running: Any, text: str) -> None:
     whole = text + f"second,{DUE}\n" if text.startswith("lab,due\n") else text
     with pytest.raises(ServerError) as refused:
-        running.staff.set_schedule(whole.encode(), dry_run=False)
+        running.staff.send("PUT", "schedule", body=whole.encode(), dry_run=False)["changes"]
     assert refused.value.status in (404, 422)
-    assert DUE not in running.staff.schedule()
+    assert DUE not in running.staff.text("schedule")
 
 
 @pytest.mark.parametrize(
@@ -102,14 +107,14 @@ def test_weeks_are_a_whole_number(running: Any, weeks: Any) -> None:
 def test_only_instructors_change_the_schedule(running: Any, browse: Any) -> None:
     ada = running.enroll("ada")
     body = {"login": "grace", "role": "assistant"}
-    grace = Connection(ada.server, running.staff.add_staff(body)["token"])
+    grace = Connection(ada.server, running.staff.send("POST", "staff", body=body)["token"])
     with pytest.raises(ServerError):
-        ada.schedule()
-    assert grace.schedule().startswith("lab,")
+        ada.text("schedule")
+    assert grace.text("schedule").startswith("lab,")
     for who in (ada, grace):
         assert ask(who, "POST", "/api/schedule/shift", {"weeks": 1})[0] == 403
         with pytest.raises(ServerError) as refused:
-            who.set_schedule(b"lab\n", dry_run=False)
+            who.send("PUT", "schedule", body=b"lab\n", dry_run=False)["changes"]
         assert refused.value.status == 403
         browser = browse(ada.server)
         browser.log_in(who.token)
@@ -121,7 +126,7 @@ def test_only_instructors_change_the_schedule(running: Any, browse: Any) -> None
     assert foreign.status == 403
     shown = browser.ask("POST", "/schedule", {"text": f"lab,due\nfirst,{DUE}\n"})
     assert shown.status == 200 and "Let it hold" in shown.text and DUE in shown.text
-    assert DUE not in running.staff.schedule()
+    assert DUE not in running.staff.text("schedule")
     sure = {"text": f"lab,due\nfirst,{DUE}\n", "sure": "1"}
     assert browser.ask("POST", "/schedule", sure).status == 303
     assert DUE in browser.get("/schedule.csv").text
@@ -175,12 +180,14 @@ def test_a_form_from_before_somebody_else_changed_the_dates_is_refused(
         "/schedule/shift": ("/schedule", {"weeks": "1"}),
     }
     stale = {path: {**form, "seen": seen(at, path)} for path, (at, form) in forms.items()}
-    running.staff.set_schedule(b"lab,late_until\nfirst,2031-04-01T12:00:00+02:00\n", dry_run=False)
-    held = running.staff.schedule()
+    running.staff.send(
+        "PUT", "schedule", body=b"lab,late_until\nfirst,2031-04-01T12:00:00+02:00\n", dry_run=False
+    )["changes"]
+    held = running.staff.text("schedule")
     for path, form in stale.items():
         refused = browser.ask("POST", path, form)
         assert refused.status == 409 and "after the page was loaded" in refused.text, path
-    assert running.staff.schedule() == held
+    assert running.staff.text("schedule") == held
     for path, (at, form) in forms.items():
         fresh = {**form, "seen": seen(at, path)}
         assert browser.ask("POST", path, fresh).status == 303, path

@@ -18,10 +18,10 @@ from autograder.service.database.schema import (
 )
 from autograder.service.errors import ServerError
 from autograder.service.records import audit_log
-from autograder.service.records.standings.standings import recount
 from autograder.service.records.store import Store
 from autograder.service.reports import gradebook
 from autograder.service.reports.gradebook import PAGE_ROWS, Asked
+from tests.autograder.service.recount import recount
 
 LEARNERS, LABS = 40, 16
 

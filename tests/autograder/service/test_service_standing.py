@@ -20,7 +20,7 @@ HOUR = 3600
 
 
 def state(who: Connection, lab: str) -> str:
-    labs = {place["lab"]: place for place in who.standing()["labs"]}
+    labs = {place["lab"]: place for place in who.get("standing")["labs"]}
     return str(labs[lab]["state"])
 
 
@@ -36,7 +36,7 @@ def test_a_lab_opens_is_open_late_and_missing(running: Any) -> None:
         rules = dict(zip(("opens", "due", "late_until"), dates, strict=True))
         assert ask(running.staff, "PUT", "/api/labs/first", rules)[0] == 200
         assert state(ada, "01_first") == expected
-    assert ada.standing()["missing"] == 1
+    assert ada.get("standing")["missing"] == 1
     due = {"due": iso(now + HOUR)}
     assert ask(running.staff, "PUT", "/api/labs/first/extensions/ada", due)[0] == 200
     assert state(ada, "01_first") == "open"
@@ -67,11 +67,11 @@ def test_what_counts_is_shown_to_the_learner_and_to_staff(
     assert ask(running.staff, "PUT", "/api/labs/first", rules)[0] == 200
     cells = b'{"cells": [{"cell_type": "code", "source": "x = 1"}]}'
     running.wait(int(ada.submit("first", cells)["id"]))
-    found = ada.standing()
+    found = ada.get("standing")
     assert (found["score"], found["max_score"], found["late_days"]) == (2.0, 4.0, 1)
     assert ask(running.staff, "GET", "/api/learners/ada/standing")[1] == found
     assert ask(bob, "GET", "/api/learners/ada/standing")[0] == 403
-    assert bob.standing()["score"] == 0
+    assert bob.get("standing")["score"] == 0
     where = ["--server", ada.server, "--token", ada.token]
     assert main(["standing", *where]) == 0
     said = capsys.readouterr().out
@@ -114,7 +114,7 @@ def test_a_lab_whose_folder_is_gone_keeps_its_grades_and_its_pages(
     (labs / "02_second").rename(labs.parent / "away")
     with start() as running:
         ada, staff = Connection(running.staff.server, ada.token), running.staff
-        now = ada.standing()
+        now = ada.get("standing")
         assert [place["lab"] for place in now["labs"]] == ["01_first", "02_second"]
         assert now["score"] / now["max_score"] == now["total"]
         assert main(["standing", "--server", ada.server, "--token", ada.token]) == 0

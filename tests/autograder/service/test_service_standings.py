@@ -16,8 +16,9 @@ from autograder.service.records.people import LEARNER
 from autograder.service.records.roster import teams
 from autograder.service.records.roster.roster import take
 from autograder.service.records.rules import Rules
-from autograder.service.records.standings.standings import MARKED, WRITTEN, recount
+from autograder.service.records.standings.standings import MARKED, WRITTEN
 from autograder.service.records.store import Store
+from tests.autograder.service.recount import recount
 
 LABS, QUESTIONS = ("01_one", "02_two"), ("scale", "sum", "why")
 

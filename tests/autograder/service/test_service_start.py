@@ -1,6 +1,5 @@
 """`autograder start`: labs handed out, a learner enrolled, two servers that end together."""
 
-import json
 import os
 import re
 import select
@@ -54,16 +53,6 @@ def test_the_page_beside_the_labs_goes_along_and_is_where_jupyter_opens(
     hand_out([lab], tmp_path / "work")
     assert (tmp_path / "work" / "README.md").read_text() == "# The way through"
     assert replace(bare, page="README.md").url == "http://127.0.0.1:80/lab/tree/README.md?token=t"
-
-
-def test_a_folder_handed_out_without_its_own_beginning_gets_it(lab: Path, tmp_path: Path) -> None:
-    hand_out([lab], tmp_path / "work")
-    manifest = tmp_path / "work" / "01_scale" / "lab.json"
-    content = json.loads(manifest.read_text())
-    before = content.pop("notebook")
-    manifest.write_text(json.dumps(content))
-    hand_out([lab], tmp_path / "work")
-    assert json.loads(manifest.read_text())["notebook"] == before
 
 
 def test_a_learners_notebook_is_never_written_again(lab: Path, tmp_path: Path) -> None:

@@ -38,7 +38,10 @@ def of(running: Any, login: str) -> list[Any]:
 @pytest.fixture
 def people(running: Any) -> dict[str, Connection]:
     made = {name: running.enroll(name) for name in ("ada", "bob", "cem", "dan")}
-    assert len(running.staff.set_teams("first", CSV, dry_run=False)) == 3
+    assert (
+        len(running.staff.send("PUT", "labs", "first", "teams", body=CSV, dry_run=False)["changes"])
+        == 3
+    )
     return made
 
 
@@ -82,7 +85,7 @@ def test_one_submission_counts_for_each_member_by_their_own_dates(
     shown = {row["login"]: row["labs"]["01_first"].get("team") for row in rows if row["labs"]}
     assert shown == {"ada": team, "bob": team, "dan": None}
     assert "Team reds: ada, bob." in browser.get("/labs").text
-    assert people["bob"].standing()["total"] == 1
+    assert people["bob"].get("standing")["total"] == 1
 
 
 def test_a_copy_waits_with_its_original_and_is_graded_by_nobody(running: Any, people: Any) -> None:
@@ -131,7 +134,9 @@ def test_grading_again_and_a_batch_reach_the_copies(running: Any, people: Any) -
 
 def test_everybody_keeps_what_was_handed_in_when_people_change(running: Any, people: Any) -> None:
     hand_in(running, people["ada"], "x = 1")
-    running.staff.set_teams("first", b"team,login\n,bob\nreds,dan\n", dry_run=False)
+    running.staff.send(
+        "PUT", "labs", "first", "teams", body=b"team,login\n,bob\nreds,dan\n", dry_run=False
+    )["changes"]
     hand_in(running, people["ada"], "x = 2")
     assert points(running) == {"ada": 4, "bob": 4, "cem": None, "dan": 0}
     assert [len(of(running, name)) for name in ("ada", "bob", "dan")] == [2, 1, 1]
@@ -175,12 +180,16 @@ def test_who_is_removed_leaves_the_work_of_a_team_to_it(running: Any, people: An
 def test_a_list_that_cannot_be_taken_changes_nothing(
     running: Any, people: Any, text: str, why: str
 ) -> None:
-    before = running.staff.teams("first")
+    before = running.staff.text("labs", "first", "teams")
     url = f"{running.staff.server}/api/labs/first/teams"
     headers = {"Authorization": f"Bearer {running.staff.token}"}
     answer = httpx.put(url, content=text.encode(), headers=headers, timeout=30, verify=False)
     assert answer.status_code == 422 and why in answer.json()["detail"]
-    assert running.staff.teams("first") == before == "team,login\nblues,cem\nreds,ada\nreds,bob\n"
+    assert (
+        running.staff.text("labs", "first", "teams")
+        == before
+        == "team,login\nblues,cem\nreds,ada\nreds,bob\n"
+    )
 
 
 def test_the_page_and_the_command_show_what_would_change_first(
@@ -191,13 +200,13 @@ def test_the_page_and_the_command_show_what_would_change_first(
     where = ["--server", running.staff.server, "--token", running.staff.token]
     assert main(["teams", "set", "first", str(file), "--dry-run", *where]) == 0
     assert capsys.readouterr().out == "dan: no team -> blues\n1 would change.\n"
-    assert "dan" not in running.staff.teams("first")
+    assert "dan" not in running.staff.text("labs", "first", "teams")
     browser.log_in(running.staff.token)
     form = {"text": file.read_text()}
     shown = browser.ask("POST", "/labs/first/teams", form).text
     assert "dan: no team" in shown and "Let it hold" in shown
     assert browser.ask("POST", "/labs/first/teams", {**form, "sure": "1"}).status == 303
-    assert "blues,dan" in running.staff.teams("first")
+    assert "blues,dan" in running.staff.text("labs", "first", "teams")
     assert main(["teams", "show", "first", *where]) == 0
     assert "reds,ada" in capsys.readouterr().out
     browser.log_in(people["ada"].token)

@@ -456,7 +456,7 @@ def test_a_running_server_keeps_totals_up_to_date_with_nobody_looking(running: A
     cell = b'{"cells": [{"cell_type": "code", "source": "x = 1"}]}'
     running.enroll("ada").submit("first", cell)
     assert running.wait(1) == "graded"
-    running.staff.rule({"weights": {"01_first": 2.0}})
+    running.staff.send("PUT", "rule", body={"weights": {"01_first": 2.0}})
     until(lambda: sorted(kept_totals(store).values()) == [-1.0, 1.0])
 
 

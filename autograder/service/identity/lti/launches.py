@@ -253,11 +253,7 @@ def _members(platform: Platform, claims: Mapping[str, Any]) -> str:
 
 
 def _choice(claims: Mapping[str, Any]) -> Choice | None:
-    """Return what is to be chosen, if something is.
-
-    Raises:
-        Refused: 403, the platform does not say where the answer goes, or takes no links.
-    """
+    """Return what is to be chosen, if something is."""
     if claims[f"{_CLAIM}message_type"] != _KINDS[1]:
         return None
     settings = claims.get(_SETTINGS)
@@ -292,11 +288,7 @@ def _login(platform: Platform, claims: Mapping[str, Any]) -> str:
 
 
 def _role(roles: object) -> str:
-    """Return the role in that course of the platform; that of an institution says nothing here.
-
-    Raises:
-        Refused: 403, none that this course knows.
-    """
+    """Return the role in that course of the platform; that of an institution says nothing here."""
     names = [role for role in roles if isinstance(role, str)] if isinstance(roles, list) else []
     for name, role in _ROLES.items():
         if any(text in (name, f"{_MEMBER}#{name}") for text in names) or (

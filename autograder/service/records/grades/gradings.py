@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from autograder.records import ManualAnswer, Report
+from autograder.service.database.database import insert_row
 from autograder.service.database.schema import (
     answers,
     gradings,
@@ -76,13 +77,13 @@ def _grading(connection: sa.Connection, submission_id: int, report: Report, now:
     number = insert_row(connection, gradings, row)
     text = json.dumps(report.to_dict())
     connection.execute(reports.insert().values(grading_id=number, report=text))
-    note_answers(connection, number, report)
+    _note_answers(connection, number, report)
     leaderboard.note(connection, number, report)
     tries.note(connection, number, report)
     return number
 
 
-def note_answers(connection: sa.Connection, grading_id: int, report: Report) -> None:
+def _note_answers(connection: sa.Connection, grading_id: int, report: Report) -> None:
     """Write down which answers of a grading people mark."""
     rows = {
         answer.question: {
@@ -95,14 +96,6 @@ def note_answers(connection: sa.Connection, grading_id: int, report: Report) -> 
     }
     if rows:
         connection.execute(answers.insert(), list(rows.values()))
-
-
-def note_alike(connection: sa.Connection, grading_id: int) -> None:
-    """Write down anew which answers of a grading people mark: what an older release did not."""
-    report = with_marks(connection, 0, grading_id)
-    if report is not None:
-        connection.execute(answers.delete().where(answers.c.grading_id == grading_id))
-        note_answers(connection, grading_id, report)
 
 
 def _draft(
@@ -276,10 +269,3 @@ def add_mark(
         "marked_at": now,
     }
     connection.execute(marks.insert().values(row))
-
-
-def insert_row(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> int:
-    """Return the id of a row that is newly written."""
-    key = connection.execute(table.insert().values(row)).inserted_primary_key
-    assert key is not None
-    return int(key[0])

@@ -4,7 +4,7 @@ An assignment says where somebody begins, and forbids nobody else to mark there.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import Any
 
@@ -14,7 +14,7 @@ from autograder.service.database.database import Database
 from autograder.service.database.schema import assignments, counts, people
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
-from autograder.service.records.marking.marking import Share, add_shares, shares
+from autograder.service.records.marking.marking import Pile, add_shares, shares
 from autograder.service.records.people import STAFF, Person
 from autograder.service.records.standings.standings import MARKED
 
@@ -40,7 +40,7 @@ class Assignment:
             raise Refused(422, f"assign: expected {expected}, one of the last three at least.")
         return cls(*parts)
 
-    def holds(self, share: Share) -> bool:
+    def holds(self, share: Pile) -> bool:
         """Whether the answers of a share are to be marked under this."""
         mine = ((self.lab, share.lab), (self.question, share.question))
         return all(not own or own == its for own, its in (*mine, (self.section, share.section)))
@@ -54,17 +54,17 @@ class Marker:
     login: str
     name: str
     assigned: list[Assignment]
-    shares: list[Share]
+    shares: list[Pile]
     marked: int
 
     @property
-    def piles(self) -> list[Share]:
+    def piles(self) -> list[Pile]:
         """Where to begin: of a question that is all theirs one share, without a section."""
-        begun: list[Share] = []
+        begun: list[Pile] = []
         for _, group in groupby(self.shares, key=lambda share: (share.lab, share.question)):
             some = list(group)
             whole = any(not a.section and a.holds(some[0]) for a in self.assigned)
-            begun += [replace(add_shares(some), section="")] if whole else some
+            begun += [add_shares(some)] if whole else some
         return begun
 
     @property

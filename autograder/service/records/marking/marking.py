@@ -32,23 +32,20 @@ MOST_MEMBERS = 100  # of a group that are marked at once
 
 @dataclass(frozen=True)
 class Pile:
-    """The answers to one question: how many wait, were written, and were not attempted."""
+    """The answers to one question: how many wait, were written, and were not attempted.
+
+    With a `section` its share of them.
+    """
 
     lab: str
     question: str
     waiting: int
     written: int
     not_attempted: int
+    section: str = ""
 
 
-@dataclass(frozen=True)
-class Share(Pile):
-    """Of a pile the answers of one section."""
-
-    section: str
-
-
-def shares(connection: sa.Connection) -> list[Share]:
+def shares(connection: sa.Connection) -> list[Pile]:
     """Return the share of every section in every pile."""
     kinds = (WAITING, WRITTEN, UNMARKED)
     columns = (counts.c.kind, counts.c.lab, counts.c.question, counts.c.words, counts.c.number)
@@ -56,9 +53,7 @@ def shares(connection: sa.Connection) -> list[Share]:
     for row in connection.execute(sa.select(*columns).where(counts.c.kind.in_(kinds))):
         numbers[row.lab, row.question, row.words][row.kind] = row.number
     return [
-        Share(
-            *(lab, question, of.get(WAITING, 0), of.get(WRITTEN, 0), of.get(UNMARKED, 0), section)
-        )
+        Pile(*(lab, question, of.get(WAITING, 0), of.get(WRITTEN, 0), of.get(UNMARKED, 0), section))
         for (lab, question, section), of in sorted(numbers.items())
     ]
 
@@ -69,20 +64,16 @@ def list_piles(database: Database) -> list[Pile]:
         all_shares = shares(connection)
     key = attrgetter("lab", "question")
     piles = [add_shares(list(group)) for _, group in groupby(all_shares, key=key)]
-    return [
-        Pile(p.lab, p.question, p.waiting, p.written, p.not_attempted)
-        for p in piles
-        if p.waiting or p.not_attempted
-    ]
+    return [p for p in piles if p.waiting or p.not_attempted]
 
 
-def add_shares(some: list[Share]) -> Share:
-    """Return shares of one pile as one."""
+def add_shares(some: list[Pile]) -> Pile:
+    """Return shares of one pile as the whole."""
     sums = {
         name: sum(getattr(share, name) for share in some)
         for name in ("waiting", "written", "not_attempted")
     }
-    return replace(some[0], **sums)
+    return replace(some[0], section="", **sums)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.service.database.database import Records
+from autograder.service.database.database import Records, insert_row
 from autograder.service.database.schema import people, regrade_messages, regrade_requests
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
@@ -184,11 +184,7 @@ def _not_theirs(entry: Entry, by: Person, points: object) -> str | None:
 def _is_sent(
     connection: sa.Connection, number: int, seen: int | None, text: str, by: Person
 ) -> bool:
-    """Whether a message is there already, as of a form that was sent twice.
-
-    Raises:
-        Refused: 409, another came after those that were `seen`.
-    """
+    """Whether a message is there already, as of a form that was sent twice."""
     column = regrade_messages.c
     query = sa.select(column.person_id, column.text).where(column.request_id == number)
     messages = connection.execute(query.order_by(column.id)).all()
@@ -227,7 +223,7 @@ def _thread(connection: sa.Connection, entry: Entry, question: str, by: Person, 
             raise Refused(404, f"request: {question[:100]}: nobody has asked about it.")
         row = {"submission_id": entry.id, "question": question, "person_id": entry.person_id}
         row |= {"lab": entry.lab, "asked_at": now, "open": True}
-        return gradings.insert_row(connection, regrade_requests, row)
+        return insert_row(connection, regrade_requests, row)
     count = sa.select(sa.func.count()).select_from(regrade_messages)
     messages = connection.scalar(count.where(regrade_messages.c.request_id == number)) or 0
     if messages >= _MOST_MESSAGES:

@@ -12,12 +12,12 @@ from typing import Any
 import sqlalchemy as sa
 
 from autograder.records import Report
-from autograder.service.database.database import Records
+from autograder.service.database.database import Records, insert_row
 from autograder.service.database.schema import PARKED, people, regrades, regradings, submissions
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
 from autograder.service.records.calendar import calendar
-from autograder.service.records.grades.gradings import insert_row, read_published, with_marks
+from autograder.service.records.grades.gradings import read_published, with_marks
 from autograder.service.records.outbox import touch
 from autograder.service.records.people import Person
 from autograder.service.records.roster.teams import follow

@@ -109,11 +109,7 @@ def _lines(rows: Lines, columns: list[str], problems: list[Problem]) -> list[Lin
 
 
 def _line(number: int, row: list[str], columns: list[str]) -> Line:
-    """Return a line as it says, checked.
-
-    Raises:
-        Refused: 422, with everything that is wrong with it.
-    """
+    """Return a line as it says, checked."""
     if len(row) != len(columns):
         raise Refused(422, f"got {len(row)} columns, expected {len(columns)}")
     cells = {name: cell.strip() for name, cell in zip(columns, row, strict=True)}

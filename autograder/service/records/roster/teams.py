@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.service.database.database import Database
+from autograder.service.database.database import Database, insert_row
 from autograder.service.database.schema import (
     GRADED,
     SHARED,
@@ -163,9 +163,8 @@ def share(connection: sa.Connection, number: int, row: dict[str, Any]) -> list[i
     others = connection.execute(query).all()
     for person_id, team in others:
         values = {**row, "person_id": person_id, "size_bytes": 0, "state": SHARED}
-        key = connection.execute(submissions.insert().values(values)).inserted_primary_key
-        assert key is not None
-        link = {"submission_id": key[0], "origin_id": number, "team": team}
+        copy = insert_row(connection, submissions, values)
+        link = {"submission_id": copy, "origin_id": number, "team": team}
         connection.execute(team_copies.insert().values(link))
     return [person_id for person_id, _ in others]
 

@@ -3,7 +3,7 @@
 A standing is what one person adds to a lab's numbers: a set of things to count, from the
 submission that counts (the best) and from the latest that is graded (whose answers people mark).
 Whatever changes a grade makes the standing anew in its own transaction, and adds the difference to
-`counts`. So `counts` holds how many standings have each thing, as `recount` would find it.
+`counts`. So `counts` holds how many standings have each thing.
 
 It also says which submission counts and what of it, and `sums` what a person's come to: so the
 gradebook is sorted and cut by the database.
@@ -23,7 +23,6 @@ import sqlalchemy as sa
 from autograder.records import Outcome
 from autograder.service.database.schema import (
     answers,
-    best_times,
     counts,
     decisions,
     marks,
@@ -109,15 +108,6 @@ def restand_people(connection: sa.Connection, *person_ids: int) -> None:
         _count(connection, lab, these)
     _sum_up(connection, person_ids)  # once the standings of all labs are locked
     stale_totals.name(connection, person_ids)
-
-
-def recount(connection: sa.Connection) -> None:
-    """Make everything anew from the submissions."""
-    for table in (best_times, counts, pile, standings, sums):
-        connection.execute(table.delete())
-    labs = sa.select(submissions.c.lab).union(sa.select(decisions.c.lab))
-    for lab in list(connection.scalars(labs)):
-        restand_lab(connection, lab)
 
 
 def drop_person(connection: sa.Connection, person_id: int) -> None:

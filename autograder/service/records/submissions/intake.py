@@ -12,6 +12,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from autograder.service.database.database import insert_row
 from autograder.service.database.schema import (
     GRADING,
     HELD,
@@ -24,7 +25,6 @@ from autograder.service.database.schema import (
 from autograder.service.errors import Refused
 from autograder.service.records import stale_totals
 from autograder.service.records.calendar import calendar
-from autograder.service.records.grades import gradings
 from autograder.service.records.people import Person
 from autograder.service.records.roster import teams
 from autograder.service.records.submissions import drafts
@@ -98,7 +98,7 @@ def _insert(
         "waiting_since": now,
         "state": STORED,
     }
-    number = gradings.insert_row(connection, submissions, row)
+    number = insert_row(connection, submissions, row)
     connection.execute(notebooks.insert().values(submission_id=number, notebook=notebook))
     others = teams.share(connection, number, row)
     theirs = lines.c.person_id == person.id

@@ -76,7 +76,7 @@ def plan(rows: Rows) -> dict[str, Any]:
     labs = sorted(rows.get("lab_rules", []), key=lambda row: row["lab"])
     comments = sorted(rows.get("kept_comments", []), key=lambda row: (-row["uses"], row["id"]))
     return {
-        "labs": {row["lab"]: {n: row[n] for n in _PLANNED if n in row} for row in labs},
+        "labs": {row["lab"]: {n: row[n] for n in _PLANNED} for row in labs},
         "rule": rule.to_dict(),
         "comments": [{name: row[name] for name in _COMMENT} for row in comments],
     }
@@ -101,12 +101,7 @@ def plan_of(archive: Path, course: str = "") -> Any:
 
 def current_plan(database: Database) -> dict[str, Any]:
     """Return the plan of this course."""
-    rows: Rows = {}
-    with database.read() as connection:
-        for name in TABLES:
-            table_rows = connection.execute(sa.select(schema.metadata.tables[name])).mappings()
-            rows[name] = [dict(row) for row in table_rows]
-    return plan(rows)
+    return plan(archives.read_tables(database, TABLES))
 
 
 def _comment(parts: Any) -> dict[str, str]:

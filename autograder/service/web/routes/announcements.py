@@ -30,7 +30,7 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 _FIELDS = ("text", "section", "starts", "ends")
 
 
-def _plain(shown: Announcement) -> dict[str, Any]:
+def _as_dict(shown: Announcement) -> dict[str, Any]:
     return {**asdict(shown), "starts": iso(shown.starts), "ends": iso(shown.ends)}
 
 
@@ -38,9 +38,9 @@ def _add_api(api: APIRouter, course: Course) -> None:
     database, clock = course.store.database, course.store.clock
 
     @api.get("/announcements")
-    def listed(person: access.Caller, unread: bool = False) -> dict[str, Any]:
+    def list_shown(person: access.Caller, unread: bool = False) -> dict[str, Any]:
         shown = list_announcements(database, clock(), person, unread=unread)
-        return {"announcements": [_plain(announcement) for announcement in shown]}
+        return {"announcements": [_as_dict(announcement) for announcement in shown]}
 
     @api.post("/announcements", status_code=201, openapi_extra=openapi.ANNOUNCEMENT)
     def write(by: access.Staff, body: Json) -> dict[str, Any]:
@@ -59,14 +59,14 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     database, clock = course.store.database, course.store.clock
 
     @pages.get("/announcements")
-    def listed(person: access.Visitor) -> Response:
-        return _page(course, person, dict.fromkeys(_FIELDS, ""), preview="")
+    def show_page(person: access.Visitor) -> Response:
+        return _show_page(course, person, dict.fromkeys(_FIELDS, ""), preview="")
 
     @pages.post("/announcements")
     def write(person: access.StaffSender, form: Fields) -> Response:
         body = {name: form.get(name, "") for name in _FIELDS}
         if "preview" in form:
-            return _page(course, person, body, preview=render_markdown(body["text"]))
+            return _show_page(course, person, body, preview=render_markdown(body["text"]))
         announce(database, clock(), body, person)
         return RedirectResponse("/announcements", 303)
 
@@ -81,7 +81,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse("/announcements", 303)
 
 
-def _page(course: Course, person: Person, draft: dict[str, str], preview: str) -> Response:
+def _show_page(course: Course, person: Person, draft: dict[str, str], preview: str) -> Response:
     now = course.store.clock()
     shown: dict[str, Any] = {
         "shown": list_announcements(course.store.database, now, person),

@@ -17,18 +17,18 @@ def router(course: Course) -> LateRouter:
     routes = LateRouter(include_in_schema=False)
 
     @routes.get("/")
-    def listed() -> Response:
+    def list_courses() -> Response:
         counts = enrolment.counts(course.store.database)
         used = sum(counts.values()) > 1  # by anybody but the instructor whom every course has
         return page("courses", courses=course.others.values(), first=course if used else None)
 
     @routes.get(FOLDER)
-    def home() -> Response:
+    def lead_home() -> Response:
         return RedirectResponse("/", 303)
 
     @routes.api_route(f"{FOLDER}/{{name}}", methods=_METHODS)
     @routes.api_route(f"{FOLDER}/{{name}}/{{rest:path}}", methods=_METHODS)
-    def other(name: str) -> Response:
+    def lead_on(name: str) -> Response:
         if name not in course.others:
             raise Refused(404, f"there is no course {name[:60]!r} on this server.")
         return RedirectResponse(f"{FOLDER}/{name}/", 303)

@@ -43,7 +43,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
     store = course.store
 
     @api.get("/gradebook")
-    def book(_by: access.Staff, lab: AnyLabName, asked: Asked) -> dict[str, Any]:
+    def read_book(_by: access.Staff, lab: AnyLabName, asked: Asked) -> dict[str, Any]:
         if asked.sort.removeprefix("-") == gradebook.COURSE:  # a program has no line to read
             bring_up_to_date(store.submissions)
         rows_page = gradebook.page(store.submissions, replace(asked, lab=lab))
@@ -70,11 +70,11 @@ def _add_export(api: APIRouter, course: Course) -> None:
         return exports.Book(store.roster, store.submissions, lab, course.catalog.titles)
 
     @api.get("/export/notes")
-    def notes(_by: access.Staff, lab: AnyLabName) -> dict[str, Any]:
+    def read_notes(_by: access.Staff, lab: AnyLabName) -> dict[str, Any]:
         return {"problems": [], "skipped": [], "not_final": exports.not_final(book_of(lab))}
 
     @api.post("/export/notes", openapi_extra=openapi.CSV)
-    def notes_on(
+    def note_problems(
         _by: access.Staff, lab: AnyLabName, template: Body, format: str = "canvas"
     ) -> dict[str, Any]:
         book = book_of(lab)
@@ -94,7 +94,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     store = course.store
 
     @pages.get("/gradebook")
-    def book(person: access.StaffVisitor, asked: Asked) -> Response:
+    def show_book(person: access.StaffVisitor, asked: Asked) -> Response:
         rows_page = gradebook.page(store.submissions, asked)
         if rows_page.stale:
             course.totals.wake()
@@ -110,7 +110,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
             labs=[asked.lab] if asked.lab else labs,
             all_labs=labs,
             sections=store.roster.sections(),
-            orders=_orders(labs, course.catalog.titles),
+            orders=_list_orders(labs, course.catalog.titles),
             asked=asked,
             queue=course.queue_state(),
             paging=Paging("/gradebook", asked.page, rows_page.count, query),
@@ -119,14 +119,14 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         )
 
     @pages.get("/gradebook/export")
-    def export(_by: access.StaffVisitor, format: str = "csv") -> Response:
+    def download(_by: access.StaffVisitor, format: str = "csv") -> Response:
         kind, pieces = exports.export(format, store.roster, store.submissions)
         name = f'attachment; filename="gradebook-{format}.{kind.partition("/")[2]}"'
         headers = {"Content-Disposition": name}
         return StreamingResponse(exports.chunks(pieces), media_type=kind, headers=headers)
 
 
-def _orders(labs: list[str], titles: Titles) -> list[tuple[str, str]]:
+def _list_orders(labs: list[str], titles: Titles) -> list[tuple[str, str]]:
     """Return what the gradebook can be sorted by, and how it is called."""
     points = [(f"-{lab}", f"{titles[lab]}, the best first") for lab in labs]
     points += [(lab, f"{titles[lab]}, the least first") for lab in labs]
@@ -141,15 +141,15 @@ def _add_decisions(api: APIRouter, pages: APIRouter, course: Course) -> None:
     store = course.store
 
     @api.get("/rule")
-    def rule(_person: access.Caller) -> dict[str, Any]:
+    def read_rule(_person: access.Caller) -> dict[str, Any]:
         return _describe(course, course.rule())
 
     @api.put("/rule", openapi_extra=openapi.RULE)
-    def put(by: access.Instructor, body: Json) -> dict[str, Any]:
+    def put_rule(by: access.Instructor, body: Json) -> dict[str, Any]:
         return _describe(course, _put(course, body, by))
 
     @api.put("/labs/{lab}/grades/{login}", openapi_extra=openapi.GRADE)
-    def grade(by: access.Instructor, lab: LabName, login: str, body: Json) -> dict[str, Any]:
+    def put_grade(by: access.Instructor, lab: LabName, login: str, body: Json) -> dict[str, Any]:
         learner = course.person(login)
         decide(store.database, store.clock(), lab, learner, body, by)
         now = [vars(d) for d in store.submissions.decisions([learner.id], lab)]
@@ -158,14 +158,14 @@ def _add_decisions(api: APIRouter, pages: APIRouter, course: Course) -> None:
         return {"lab": lab, "login": learner.login, "excused": excused, **known}
 
     @pages.get("/rule")
-    def form(person: access.InstructorVisitor) -> Response:
+    def show_rule(person: access.InstructorVisitor) -> Response:
         held = course.rule()
         words = held.words(course.catalog.titles)
         labs = course.catalog.names
         return course.page("rule", person=person, rule=held, words=words, labs=labs)
 
     @pages.post("/rule")
-    def change(person: access.InstructorSender, form: Fields) -> Response:
+    def change_rule(person: access.InstructorSender, form: Fields) -> Response:
         weights = {
             name.removeprefix("weight-"): number(text)
             for name, text in form.items()
@@ -177,9 +177,9 @@ def _add_decisions(api: APIRouter, pages: APIRouter, course: Course) -> None:
         return RedirectResponse("/rule", 303)
 
     @pages.post("/learners/{login}/grades")
-    def decided(person: access.InstructorSender, login: str, form: Fields) -> Response:
+    def decide_grade(person: access.InstructorSender, login: str, form: Fields) -> Response:
         learner, lab = course.person(login), course.catalog.resolve(form.get("lab", ""))
-        decide(store.database, store.clock(), lab, learner, _decision(form), person)
+        decide(store.database, store.clock(), lab, learner, _read_decision(form), person)
         return RedirectResponse(f"/learners/{quote(learner.login, safe='')}", 303)
 
 
@@ -198,7 +198,7 @@ def _put(course: Course, body: dict[str, Any], by: Person) -> CourseRule:
     return rule
 
 
-def _decision(form: dict[str, str]) -> dict[str, Any]:
+def _read_decision(form: dict[str, str]) -> dict[str, Any]:
     """Return what the form says, as JSON would."""
     kind, comment = form.get("what", ""), form.get("comment", "")
     points, full = form.get("points", "").strip(), form.get("max_score", "").strip()

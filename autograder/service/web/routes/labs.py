@@ -25,7 +25,7 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
 def _add_api(api: APIRouter, course: Course) -> None:
     @api.get("/labs/{lab}/solutions/{question}")
-    def solution(person: access.Caller, lab: LabName, question: str) -> dict[str, Any]:
+    def read_solution(person: access.Caller, lab: LabName, question: str) -> dict[str, Any]:
         refusal = course.store.dates.solutions_refusal(lab, person.id)
         if refusal and not person.is_staff:
             raise Refused(403, f"{lab}: {refusal}.")
@@ -35,18 +35,18 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return {"lab": lab, "question": question, "solution": text}
 
     @api.get("/labs")
-    def labs(person: access.Caller) -> dict[str, Any]:
+    def list_labs(person: access.Caller) -> dict[str, Any]:
         return {"labs": course.labs_for(person)}
 
     @api.put("/labs/{lab}", openapi_extra=openapi.RULES)
-    def rules(by: access.Instructor, lab: LabName, body: Json) -> dict[str, Any]:
+    def put_rules(by: access.Instructor, lab: LabName, body: Json) -> dict[str, Any]:
         new_rules = Rules.read(body)
         course.store.dates.set_rules(lab, new_rules, by)
         course.totals.wake()
         return {"name": lab, **new_rules.to_dict()}
 
     @api.get("/labs/{lab}/numbers", responses=openapi.EXPORT)
-    def how_it_went(_by: access.Staff, lab: RecordedLab, format: str = "json") -> Any:
+    def read_numbers(_by: access.Staff, lab: RecordedLab, format: str = "json") -> Any:
         overview = numbers.overview(course.store.database, lab)
         if format not in ("json", "csv"):
             raise Refused(422, f"numbers: got format {format[:40]!r}, expected json or csv.")
@@ -55,7 +55,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return {"lab": lab, **overview.to_dict()}
 
     @api.get("/labs/{lab}/similarity")
-    def similarity(_by: access.Staff, lab: LabName) -> dict[str, Any]:
+    def compare_answers(_by: access.Staff, lab: LabName) -> dict[str, Any]:
         alike = course.similarity.of(lab)
         pairs = [
             {"question": p.question, "share": p.share, "left": left, "right": right}
@@ -64,7 +64,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return {"lab": lab, "compared": alike.compared, "pairs": pairs}
 
     @api.put("/labs/{lab}/extensions/{login}", openapi_extra=openapi.EXTENSION)
-    def extension(by: access.Instructor, lab: LabName, login: str, body: Json) -> dict[str, Any]:
+    def extend(by: access.Instructor, lab: LabName, login: str, body: Json) -> dict[str, Any]:
         if set(body) != {"due"}:
             raise Refused(422, 'extension: expected {"due": a time with its zone, or null}.')
         due = date(body["due"], "extension: due")
@@ -75,7 +75,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/labs")
-    def labs(person: access.Visitor) -> Response:
+    def show_labs(person: access.Visitor) -> Response:
         labs, rules = course.labs_for(person), course.store.dates.calendar().rules
         seen = {lab["name"]: digest({lab["name"]: rules.get(lab["name"], Rules())}) for lab in labs}
         beside: dict[str, Any] = {
@@ -89,39 +89,39 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         )
 
     @pages.post("/labs/{lab}/dates")
-    def dates(person: access.InstructorSender, lab: LabName, form: Fields) -> Response:
-        says = {lab: Rules.read(_rules(form)).to_dict()}
+    def set_dates(person: access.InstructorSender, lab: LabName, form: Fields) -> Response:
+        says = {lab: Rules.read(_read_rules(form)).to_dict()}
         database, now, seen = course.store.database, course.store.clock(), form.get("seen")
         take(database, now, says, person, dry_run=False, seen=seen)
         course.totals.wake()
         return RedirectResponse("/labs", 303)
 
     @pages.post("/labs/{lab}/extensions")
-    def extension(person: access.InstructorSender, lab: LabName, form: Fields) -> Response:
+    def extend(person: access.InstructorSender, lab: LabName, form: Fields) -> Response:
         learner = course.person(form.get("login", ""))
         due = date(form.get("due", "").strip() or None, "extension: due")
         course.store.dates.extend(lab, learner, due, person)
         return RedirectResponse(f"/learners/{quote(learner.login, safe='')}", 303)
 
     @pages.get("/labs/{lab}/numbers")
-    def how_it_went(person: access.StaffVisitor, lab: RecordedLab) -> Response:
+    def show_numbers(person: access.StaffVisitor, lab: RecordedLab) -> Response:
         overview = numbers.overview(course.store.database, lab)
         return course.page(
             "numbers", person=person, lab=lab, overview=overview, parts=numbers.PARTS
         )
 
     @pages.get("/labs/{lab}/numbers.csv")
-    def numbers_csv(_by: access.StaffVisitor, lab: RecordedLab) -> Response:
+    def download_numbers(_by: access.StaffVisitor, lab: RecordedLab) -> Response:
         headers = {"Content-Disposition": f'attachment; filename="{quote(lab)}-numbers.csv"'}
         pieces = numbers.lines(numbers.overview(course.store.database, lab))
         return StreamingResponse(pieces, media_type="text/csv", headers=headers)
 
     @pages.get("/labs/{lab}/similarity")
-    def similarity(person: access.StaffVisitor, lab: LabName) -> Response:
+    def show_alike(person: access.StaffVisitor, lab: LabName) -> Response:
         return course.page("similarity", person=person, lab=lab, alike=course.similarity.of(lab))
 
     @pages.get("/labs/{lab}/similarity/{question}")
-    def side_by_side(
+    def show_side_by_side(
         person: access.StaffVisitor, lab: LabName, question: str, left: int, right: int
     ) -> Response:
         entries = [
@@ -144,7 +144,7 @@ FIELDS = (
 )
 
 
-def _rules(form: dict[str, str]) -> dict[str, Any]:
+def _read_rules(form: dict[str, str]) -> dict[str, Any]:
     """Return what the form of a lab's dates says, as JSON would."""
     values: dict[str, Any] = {}
     for field in fields(Rules):

@@ -30,16 +30,16 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
 def _add_launches(pages: APIRouter, course: Course, tool: LtiTool) -> None:
     @pages.get("/lti/keys")
-    def keys() -> dict[str, Any]:
+    def read_keys() -> dict[str, Any]:
         return tool.keys
 
     @pages.get("/lti/login")
-    def login(request: Request) -> Response:
-        return _away(request, course, tool, dict(request.query_params))
+    def log_in(request: Request) -> Response:
+        return _send_away(request, course, tool, dict(request.query_params))
 
     @pages.post("/lti/login")
-    def posted_login(request: Request, form: Fields) -> Response:
-        return _away(request, course, tool, form)
+    def log_in_by_form(request: Request, form: Fields) -> Response:
+        return _send_away(request, course, tool, form)
 
     @pages.post("/lti/launch")
     def launch(request: Request, form: Fields) -> Response:
@@ -57,7 +57,7 @@ def _add_launches(pages: APIRouter, course: Course, tool: LtiTool) -> None:
 
 def _add_staff(api: APIRouter, pages: APIRouter, course: Course, tool: LtiTool) -> None:
     @pages.post("/lti/links")
-    def links(person: access.StaffSender, form: Fields) -> Response:
+    def choose_links(person: access.StaffSender, form: Fields) -> Response:
         chosen = [name for name in course.catalog.names if name == form.get("lab") or name in form]
         target, token = tool.links.answer(form.get("asked", ""), person, chosen)
         answer = course.page("lti_back", person=person, labs=chosen, away=target, token=token)
@@ -68,7 +68,7 @@ def _add_staff(api: APIRouter, pages: APIRouter, course: Course, tool: LtiTool) 
         return answer
 
     @pages.post("/lti/roster")
-    def roster(person: access.InstructorSender, form: Fields) -> Response:
+    def show_roster(person: access.InstructorSender, form: Fields) -> Response:
         sure = "sure" in form
         changes = tool.members.take(person, dry_run=not sure)
         return course.page("roster", person=person, text=None, sure=sure, changes=changes)
@@ -78,7 +78,7 @@ def _add_staff(api: APIRouter, pages: APIRouter, course: Course, tool: LtiTool) 
         return tool.members.take(by, dry_run=dry_run)
 
     @pages.post("/lti/again")
-    def again(_by: access.StaffSender) -> Response:
+    def send_again(_by: access.StaffSender) -> Response:
         tool.passback.outbox.retry_now()
         return RedirectResponse("/queue", 303)
 
@@ -86,11 +86,7 @@ def _add_staff(api: APIRouter, pages: APIRouter, course: Course, tool: LtiTool) 
 def _open_page(
     course: Course, tool: LtiTool, launched: Launch, person: Person, lab: str
 ) -> HTMLResponse:
-    """Return the page that a launch opens: labs to choose from, or the way on.
-
-    Raises:
-        Refused: 403, a learner is to choose.
-    """
+    """Return the page that a launch opens: labs to choose from, or the way on."""
     if launched.choice is None:
         staff = f"/gradebook?lab={quote(lab)}" if lab else "/gradebook"
         return course.onward(staff if person.is_staff else "/labs")
@@ -101,7 +97,7 @@ def _open_page(
     return course.page("lti_links", person=person, **shown)
 
 
-def _away(request: Request, course: Course, tool: LtiTool, fields: dict[str, str]) -> Response:
+def _send_away(request: Request, course: Course, tool: LtiTool, fields: dict[str, str]) -> Response:
     """Send a browser back to its platform; from inside a page of that, by a window of its own."""
     with access.count_refusals(request, course):
         url, cookie = tool.launches.away(fields)

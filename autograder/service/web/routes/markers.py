@@ -27,8 +27,8 @@ def _add_api(api: APIRouter, course: Course) -> None:
     database = course.store.database
 
     @api.get("/grading")
-    def grading(by: access.Staff) -> dict[str, Any]:
-        markers = [_plain(marker) for marker in assignments.markers(database)]
+    def read_state(by: access.Staff) -> dict[str, Any]:
+        markers = [_as_dict(marker) for marker in assignments.markers(database)]
         own = next((marker for marker in markers if marker["login"] == by.login), None)
         samples = course.store.second_marks.samples(by)
         piles = marking.list_piles(database)
@@ -43,7 +43,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return _assign(course, body, by, remove=True)
 
     @api.get("/grading/{lab}/{question}/comments")
-    def comments(_by: access.Staff, of: OfQuestion) -> dict[str, Any]:
+    def list_comments(_by: access.Staff, of: OfQuestion) -> dict[str, Any]:
         return {"comments": kept_comments.of_question(database, of.lab, of.question)}
 
     @api.post("/grading/{lab}/{question}/comments", status_code=201, openapi_extra=openapi.COMMENT)
@@ -61,7 +61,7 @@ def _add_samples(api: APIRouter, pages: APIRouter, course: Course) -> None:
     second_marks = course.store.second_marks
 
     @api.get("/grading/{lab}/{question}/sample")
-    def agreement(_by: access.Staff, of: OfQuestion) -> dict[str, Any]:
+    def read_sample(_by: access.Staff, of: OfQuestion) -> dict[str, Any]:
         sample = second_marks.agreement(of.lab, of.question)
         pairs = [{**vars(pair), "difference": pair.difference} for pair in sample.pairs]
         return {**vars(sample), "mean_difference": sample.mean_difference, "pairs": pairs}
@@ -81,7 +81,7 @@ def _add_samples(api: APIRouter, pages: APIRouter, course: Course) -> None:
         return {"submission": number, "question": of.question}
 
     @pages.get("/grading/{lab}/{question}/sample")
-    def sample(person: access.StaffVisitor, of: OfQuestion) -> Response:
+    def show_sample(person: access.StaffVisitor, of: OfQuestion) -> Response:
         agreement = second_marks.agreement(of.lab, of.question)
         return course.page("sample", person=person, agreement=agreement, **vars(of), path=of.path)
 
@@ -100,17 +100,15 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     database = course.store.database
 
     @pages.get("/grading")
-    def grading(person: access.StaffVisitor) -> Response:
+    def show_piles(person: access.StaffVisitor) -> Response:
         piles, mine = marking.list_piles(database), assignments.find_marker(database, person)
         samples = course.store.second_marks.samples(person)
         return course.page("grading", person=person, piles=piles, mine=mine, samples=samples)
 
     @pages.get("/grading/people")
-    def markers(person: access.StaffVisitor) -> Response:
+    def show_markers(person: access.StaffVisitor) -> Response:
         beside: dict[str, Any] = {
-            "questions": {
-                lab: course.catalog.list_manual_questions(lab) for lab in course.catalog.names
-            },
+            "questions": {lab: course.catalog.rubrics(lab) for lab in course.catalog.names},
             "sections": course.store.roster.sections(),
         }
         return course.page(
@@ -123,7 +121,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse("/grading/people", 303)
 
     @pages.get("/grading/{lab}/{question}/comments")
-    def comments(person: access.StaffVisitor, of: OfQuestion) -> Response:
+    def show_comments(person: access.StaffVisitor, of: OfQuestion) -> Response:
         comments = kept_comments.of_question(database, of.lab, of.question)
         return course.page("comments", person=person, comments=comments, **vars(of), path=of.path)
 
@@ -149,7 +147,7 @@ def _assign(course: Course, body: dict[str, Any], by: Person, *, remove: bool) -
 def _require_known(course: Course, what: Assignment) -> None:
     """Refuse (404) what names a question or a section that there is not."""
     labs = [what.lab] if what.lab else course.catalog.names
-    questions = {question for lab in labs for question in course.catalog.list_manual_questions(lab)}
+    questions = {question for lab in labs for question in course.catalog.rubrics(lab)}
     questions |= {pile.question for pile in marking.list_piles(course.store.database)}
     sections = course.store.roster.sections()
     for kind, name, names in (
@@ -161,7 +159,7 @@ def _require_known(course: Course, what: Assignment) -> None:
             raise Refused(404, f"assign: {kind}: got {name!r}, expected one of: {known}.")
 
 
-def _plain(marker: Marker) -> dict[str, Any]:
+def _as_dict(marker: Marker) -> dict[str, Any]:
     sums = {"waiting": marker.waiting, "written": marker.written, "marked": marker.marked}
     assigned = [asdict(assignment) for assignment in marker.assigned]
     return {"login": marker.login, "name": marker.name, "assigned": assigned, **sums}

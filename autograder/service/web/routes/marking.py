@@ -71,13 +71,13 @@ def _add_api(api: APIRouter, course: Course) -> None:
     submissions = course.store.submissions
 
     @api.put("/submissions/{number}/marks", openapi_extra=openapi.MARKS)
-    def marks(by: access.Staff, entry: access.CallersEntry, body: Json) -> dict[str, Any]:
+    def put_marks(by: access.Staff, entry: access.CallersEntry, body: Json) -> dict[str, Any]:
         submissions.mark(entry.id, body, by)
         teams = handed_in_by(course.store.database, [entry.id])
         return views.summary(submissions.get(entry.id) or entry, teams)
 
     @api.get("/grading/{lab}/{question}")
-    def answer(by: access.Staff, of: OfQuestion, asked: Asked) -> dict[str, Any]:
+    def read_answer(by: access.Staff, of: OfQuestion, asked: Asked) -> dict[str, Any]:
         desk = marking.desk(submissions, asked.walk(of.lab, of.question, by), asked.at)
         if desk is None:
             raise Refused(
@@ -86,25 +86,25 @@ def _add_api(api: APIRouter, course: Course) -> None:
         there: dict[str, Any] = {
             **vars(desk),
             "submission": desk.entry.id,
-            **_beside(course, of.lab, of.question),
+            **_read_beside(course, of.lab, of.question),
         }
         comments = kept_comments.of_question(course.store.database, of.lab, of.question)
         del there["entry"]
         return {**there, "answer": asdict(desk.answer), "comments": comments}
 
     @api.get("/grading/{lab}/{question}/groups")
-    def groups(_by: access.Staff, of: OfQuestion) -> dict[str, Any]:
+    def list_groups(_by: access.Staff, of: OfQuestion) -> dict[str, Any]:
         return {"groups": marking.groups(submissions, of.lab, of.question)}
 
     @api.get("/grading/{lab}/{question}/groups/{alike}")
-    def group(_by: access.Staff, of: OfQuestion, alike: Digest) -> dict[str, Any]:
+    def read_group(_by: access.Staff, of: OfQuestion, alike: Digest) -> dict[str, Any]:
         variants = marking.variants(submissions, of.lab, of.question, alike)
         return {
             "variants": [{"text": v.answer.answer, "submissions": v.submissions} for v in variants]
         }
 
     @api.post("/grading/{lab}/{question}/groups/{alike}", openapi_extra=openapi.GROUP)
-    def mark(by: access.Staff, of: OfQuestion, alike: Digest, body: Json) -> dict[str, Any]:
+    def mark_group(by: access.Staff, of: OfQuestion, alike: Digest, body: Json) -> dict[str, Any]:
         numbers = body.get("submissions")
         if set(body) != {"submissions", "mark"} or not isinstance(numbers, list):
             raise Refused(422, 'group: expected {"submissions": [1, 2], "mark": {"points": 1.5}}.')
@@ -112,7 +112,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return {"marked": marking.mark_group(submissions, walk, alike, numbers, body["mark"], by)}
 
 
-def _beside(course: Course, lab: str, question: str) -> dict[str, str]:
+def _read_beside(course: Course, lab: str, question: str) -> dict[str, str]:
     """Return what stands beside an answer."""
     text, model = course.catalog.read_question(lab, question)
     return {"question_text": text, "model_answer": model}
@@ -122,31 +122,31 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     store = course.store
 
     @pages.get("/grading/{lab}/{question}")
-    def answer(person: access.StaffVisitor, of: OfQuestion, asked: Asked) -> Response:
+    def show_answer(person: access.StaffVisitor, of: OfQuestion, asked: Asked) -> Response:
         walk = asked.walk(of.lab, of.question, person)
         desk = marking.desk(store.submissions, walk, asked.at)
         if desk is None:
-            return RedirectResponse(_way_out(walk, of.path), 303)
+            return RedirectResponse(_leave(walk, of.path), 303)
         comments = kept_comments.of_question(store.database, of.lab, of.question)
         place: dict[str, Any] = {"walk": walk, "asked": asked, "path": of.path, "keys": KEYS}
-        beside: dict[str, Any] = {"comments": comments, **_beside(course, of.lab, of.question)}
+        beside: dict[str, Any] = {"comments": comments, **_read_beside(course, of.lab, of.question)}
         return course.page("answer", person=person, **place, desk=desk, **beside)
 
     @pages.post("/grading/{lab}/{question}")
     def mark(person: access.StaffSender, of: OfQuestion, asked: Asked, form: Fields) -> Response:
         walk = asked.walk(of.lab, of.question, person)
         _require_seen(course, walk, asked.at, form)
-        mark = _mark(course, of.lab, of.question, form, person)
+        mark = _read_mark(course, of.lab, of.question, form, person)
         if form.get("second") == "1":
             store.second_marks.give(asked.at, of.question, mark, person)
         else:
             store.submissions.mark(asked.at, {of.question: mark}, person)
         after = marking.next_waiting(store.submissions, walk, asked.at)
         path = asked.link(of.path, after)
-        return RedirectResponse(path if after else _way_out(walk, of.path), 303)
+        return RedirectResponse(path if after else _leave(walk, of.path), 303)
 
     @pages.post("/submissions/{number}/manual")
-    def manual(person: access.StaffSender, number: int, form: Fields) -> Response:
+    def mark_answer(person: access.StaffSender, number: int, form: Fields) -> Response:
         question = form.get("question", "")
         mark = {"points": form.get("score", ""), "comment": form.get("comment", "")}
         report = store.submissions.report(number) if "seen" in form else None
@@ -177,30 +177,32 @@ def _add_groups(pages: APIRouter, course: Course) -> None:
     submissions = course.store.submissions
 
     @pages.get("/grading/{lab}/{question}/groups")
-    def groups(person: access.StaffVisitor, of: OfQuestion) -> Response:
+    def show_groups(person: access.StaffVisitor, of: OfQuestion) -> Response:
         alike = marking.groups(submissions, of.lab, of.question)
         return course.page("groups", person=person, groups=alike, **vars(of), path=of.path)
 
     @pages.get("/grading/{lab}/{question}/groups/{alike}")
-    def group(person: access.StaffVisitor, of: OfQuestion, alike: Digest) -> Response:
+    def show_group(person: access.StaffVisitor, of: OfQuestion, alike: Digest) -> Response:
         variants = marking.variants(submissions, of.lab, of.question, alike)
         if not variants:
             return RedirectResponse(f"{of.path}/groups", 303)
         comments = kept_comments.of_question(course.store.database, of.lab, of.question)
         place: dict[str, Any] = {**vars(of), "path": of.path, "alike": alike}
-        beside: dict[str, Any] = {"comments": comments, **_beside(course, of.lab, of.question)}
+        beside: dict[str, Any] = {"comments": comments, **_read_beside(course, of.lab, of.question)}
         beside["full"] = sum(len(v.submissions) for v in variants) == marking.MOST_MEMBERS
         return course.page("group", person=person, variants=variants, **place, **beside)
 
     @pages.post("/grading/{lab}/{question}/groups/{alike}")
-    def mark(person: access.StaffSender, of: OfQuestion, alike: Digest, form: Fields) -> Response:
+    def mark_group(
+        person: access.StaffSender, of: OfQuestion, alike: Digest, form: Fields
+    ) -> Response:
         numbers = [int(name[1:]) for name in form if re.fullmatch("a[0-9]{1,18}", name)]
-        mark = _mark(course, of.lab, of.question, form, person)
+        mark = _read_mark(course, of.lab, of.question, form, person)
         marking.mark_group(submissions, Walk(of.lab, of.question), alike, numbers, mark, person)
         return RedirectResponse(f"{of.path}/groups", 303)
 
 
-def _mark(
+def _read_mark(
     course: Course, lab: str, question: str, form: dict[str, str], person: Person
 ) -> dict[str, Any]:
     """Return the mark that a form says; what it has new for an item is kept, and part of it."""
@@ -215,6 +217,6 @@ def _mark(
     return {"points": form.get("points", ""), "items": items, "comment": comment}
 
 
-def _way_out(walk: Walk, path: str) -> str:
+def _leave(walk: Walk, path: str) -> str:
     """Return where somebody goes for whom nothing is left on the way."""
     return f"{path}/sample" if walk.sample else "/grading"

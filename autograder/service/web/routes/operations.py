@@ -32,19 +32,19 @@ def router(course: Course) -> LateRouter:
     routes = LateRouter()
 
     @routes.get("/healthz")
-    def healthz() -> dict[str, Any]:
+    def say_health() -> dict[str, Any]:
         reasons = [course.queue_state()["reason"]]
-        reasons += [_reason_of(name, other) for name, other in course.others.items()]
+        reasons += [_give_reason(name, other) for name, other in course.others.items()]
         reason = "; ".join(filter(None, reasons)) or None
         return {"status": "paused" if reason else "ok", "reason": reason}
 
     @routes.get("/metrics", response_class=Response, responses=openapi.METRICS)
-    def metrics(request: Request) -> Response:
+    def read_metrics(request: Request) -> Response:
         headers = {"Content-Type": CONTENT_TYPE_LATEST}
         return Response(request.app.state.metrics.text(), headers=headers)
 
     @routes.get("/openapi.json", include_in_schema=False)
-    def described(request: Request, _by: access.Staff) -> dict[str, Any]:
+    def describe_api(request: Request, _by: access.Staff) -> dict[str, Any]:
         routes = [getattr(route, "whole", route) for route in request.app.routes]
         description = get_openapi(title="Course", version="1", routes=routes)
         if course.path:
@@ -54,7 +54,7 @@ def router(course: Course) -> LateRouter:
     return routes
 
 
-def _reason_of(name: str, course: Course) -> str:
+def _give_reason(name: str, course: Course) -> str:
     reason = course.queue_state()["reason"]
     return f"{name}: {reason}" if reason else ""
 
@@ -63,7 +63,7 @@ def _add_queue(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add the queue's state and what staff do about it."""
 
     @api.get("/queue")
-    def queue(_by: access.Staff) -> dict[str, Any]:
+    def read_queue(_by: access.Staff) -> dict[str, Any]:
         return course.queue_state()
 
     @api.post("/queue/resume")
@@ -76,7 +76,7 @@ def _add_queue(api: APIRouter, pages: APIRouter, course: Course) -> None:
         return {"retried": course.retry_parked()}
 
     @pages.get("/queue")
-    def queue_page(person: access.StaffVisitor) -> Response:
+    def show_queue(person: access.StaffVisitor) -> Response:
         return course.page("queue", person=person, queue=course.queue_state())
 
     @pages.post("/queue/resume")
@@ -97,21 +97,23 @@ def _add_audit(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add who changed what, for staff."""
 
     @api.get("/audit")
-    def audit(_by: access.Staff, number: PageNumber = 1, before: Start = 0) -> dict[str, Any]:
-        lines, more = _lines(course, number, before)
+    def read_audit(_by: access.Staff, number: PageNumber = 1, before: Start = 0) -> dict[str, Any]:
+        lines, more = _read_lines(course, number, before)
         return {"entries": lines, "page": number, "before": more}
 
     @pages.get("/audit")
-    def audit_page(
+    def show_audit(
         person: access.StaffVisitor, number: PageNumber = 1, before: Start = 0
     ) -> Response:
-        lines, more = _lines(course, number, before)
+        lines, more = _read_lines(course, number, before)
         return course.page(
             "audit", person=person, entries=lines, more=more, later=number > 1 or before
         )
 
 
-def _lines(course: Course, number: int, before: int) -> tuple[list[dict[str, Any]], int | None]:
+def _read_lines(
+    course: Course, number: int, before: int
+) -> tuple[list[dict[str, Any]], int | None]:
     """Return a page of the log, and before which line the next one begins."""
     database, column = course.store.database, schema.audit_log.c.id
     ids = sa.select(column).order_by(column.desc())
@@ -124,13 +126,13 @@ def _add_today(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add the page that staff arrive at, and the same as JSON."""
 
     @api.get("/today")
-    def now(by: access.Staff) -> dict[str, Any]:
+    def read_today(by: access.Staff) -> dict[str, Any]:
         mine = assignments.find_marker(course.store.database, by)
         own = {"queue": course.queue_state(), "my_marking": mine and mine.waiting}
         return {**asdict(today.today(course.store)), **own}
 
     @pages.get("/today")
-    def home(person: access.StaffVisitor) -> Response:
+    def show_today(person: access.StaffVisitor) -> Response:
         day, queue = today.today(course.store), course.queue_state()
         beside: dict[str, Any] = {"queue": queue, "day": today.day(course.store)}
         beside["mine"] = assignments.find_marker(course.store.database, person)

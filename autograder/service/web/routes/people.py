@@ -37,7 +37,7 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
 def _add_api(api: APIRouter, course: Course) -> None:
     @api.put("/roster", openapi_extra=openapi.CSV)
-    def roster(by: access.Instructor, body: Body, dry_run: bool = False) -> dict[str, Any]:
+    def put_roster(by: access.Instructor, body: Body, dry_run: bool = False) -> dict[str, Any]:
         return course.take_roster(body, by, dry_run=dry_run)
 
     @api.post("/learners", status_code=201, openapi_extra=openapi.ENROLMENT)
@@ -45,7 +45,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return _enroll(course, body, LEARNER, by)
 
     @api.post("/staff", status_code=201, openapi_extra=openapi.STAFF)
-    def staff(by: access.Instructor, body: Json) -> dict[str, Any]:
+    def add_staff(by: access.Instructor, body: Json) -> dict[str, Any]:
         role = body.get("role")
         if role not in STAFF:
             raise Refused(422, f"staff: role: got {str(role)[:40]!r}, expected one of {STAFF}.")
@@ -64,7 +64,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
 def _add_many(api: APIRouter, course: Course) -> None:
     @api.post("/tokens", status_code=201, openapi_extra=openapi.TOKENS)
-    def tokens(by: access.Instructor, body: Json) -> dict[str, Any]:
+    def give_tokens(by: access.Instructor, body: Json) -> dict[str, Any]:
         kind, section, renew = (
             body.get(name, other) for name, other in (("kind", "token"), *_WHOM.items())
         )
@@ -72,11 +72,11 @@ def _add_many(api: APIRouter, course: Course) -> None:
         if not known or not isinstance(kind, str) or not isinstance(section, str):
             expected = '{"kind": "token", "section": "", "renew": false}'
             raise Refused(422, f"tokens: expected {expected}.")
-        head, *rows = _many(course, by, kind, section, renew)
+        head, *rows = _give_many(course, by, kind, section, renew)
         return {"people": [dict(zip(head, row, strict=True)) for row in rows]}
 
     @api.get("/people")
-    def people(
+    def list_people(
         _by: access.Instructor, search: str = "", role: str = "", after: str = ""
     ) -> dict[str, Any]:
         members = enrolment.members(course.store.database, search=search, role=role, after=after)
@@ -92,7 +92,9 @@ def _add_many(api: APIRouter, course: Course) -> None:
 _WHOM: dict[str, Any] = {"section": "", "renew": False}
 
 
-def _many(course: Course, by: Person, kind: str, section: str, renew: bool) -> list[Sequence[str]]:
+def _give_many(
+    course: Course, by: Person, kind: str, section: str, renew: bool
+) -> list[Sequence[str]]:
     """Return a head, and for each learner who gets a token or a link a row with it."""
     ends = course.store.clock() + (_LINK_S if kind == "link" else course.settings.bearer_s)
     whom: dict[str, Any] = {"kind": kind, "section": section, "renew": renew, "ends": ends}
@@ -107,7 +109,7 @@ Asked = Annotated[str, Query(max_length=_NAME_CHARS)]
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/people")
-    def people(
+    def show_people(
         person: access.InstructorVisitor, search: Asked = "", role: Asked = "", after: Asked = ""
     ) -> Response:
         database = course.store.database
@@ -126,7 +128,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return course.page("people", person=person, roles=roles, **shown, **beside)
 
     @pages.post("/people/roster")
-    async def roster(person: access.InstructorSender, request: Request) -> Response:
+    async def show_roster(person: access.InstructorSender, request: Request) -> Response:
         missing = "roster: choose a CSV with a header"
         fields = await text_of_file(request, missing, ROSTER_BYTES)
         text, sure = fields["text"], "sure" in fields
@@ -141,9 +143,9 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse("/people", 303)
 
     @pages.post("/people/tokens")
-    def tokens(person: access.InstructorSender, form: Fields) -> Response:
+    def download_tokens(person: access.InstructorSender, form: Fields) -> Response:
         kind, renew = form.get("kind", ""), form.get("renew") == "on"
-        rows = _many(course, person, kind, form.get("section", ""), renew)
+        rows = _give_many(course, person, kind, form.get("section", ""), renew)
         headers = {"Content-Disposition": f'attachment; filename="{kind}s.csv"'}
         lines: Iterator[str] = chunks(csv_lines(rows))
         return StreamingResponse(lines, media_type="text/csv", headers=headers)
@@ -155,7 +157,7 @@ def _count(count: int, role: str) -> str:
 
 def _add_learner(pages: APIRouter, course: Course) -> None:
     @pages.get("/learners/{login}")
-    def learner(person: access.StaffVisitor, login: str) -> Response:
+    def show_learner(person: access.StaffVisitor, login: str) -> Response:
         subject = course.person(login)
         labs, entries = course.labs_for(subject), course.store.submissions.all(person_id=subject.id)
         drafts = course.drafts_for(subject)
@@ -185,29 +187,29 @@ def _add_teams(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add how teams are listed and changed."""
 
     @api.get("/labs/{lab}/teams", response_class=Response, responses=openapi.EXPORT)
-    def listed(_by: access.Staff, lab: LabName) -> Response:
-        return StreamingResponse(_lines(course, lab), media_type="text/csv")
+    def read_teams(_by: access.Staff, lab: LabName) -> Response:
+        return StreamingResponse(_write_csv(course, lab), media_type="text/csv")
 
     @api.put("/labs/{lab}/teams", openapi_extra=openapi.CSV)
-    def put(
+    def put_teams(
         by: access.Instructor, lab: LabName, body: Body, dry_run: bool = False
     ) -> dict[str, Any]:
         return {"changes": _take(course, lab, body, by, dry_run=dry_run)}
 
     @pages.get("/labs/{lab}/teams")
-    def table(person: access.StaffVisitor, lab: LabName) -> Response:
-        return _page(course, person, lab, "".join(_lines(course, lab)))
+    def show_teams(person: access.StaffVisitor, lab: LabName) -> Response:
+        return _show_page(course, person, lab, "".join(_write_csv(course, lab)))
 
     @pages.post("/labs/{lab}/teams")
-    def change(person: access.InstructorSender, lab: LabName, form: Fields) -> Response:
+    def change_teams(person: access.InstructorSender, lab: LabName, form: Fields) -> Response:
         text, sure = form.get("text", ""), "sure" in form
         changes = _take(course, lab, text.encode(), person, dry_run=not sure)
         if sure:
             return RedirectResponse(f"/labs/{quote(lab)}/teams", 303)
-        return _page(course, person, lab, text, changes)
+        return _show_page(course, person, lab, text, changes)
 
 
-def _lines(course: Course, lab: str) -> Iterator[str]:
+def _write_csv(course: Course, lab: str) -> Iterator[str]:
     return csv_lines(rows(teams(course.store.database, lab=lab)))
 
 
@@ -216,7 +218,7 @@ def _take(course: Course, lab: str, data: bytes, by: Person, *, dry_run: bool) -
     return take(database, now, lab, data, by, find=find, dry_run=dry_run)
 
 
-def _page(
+def _show_page(
     course: Course, person: Person, lab: str, text: str, changes: list[Change] | None = None
 ) -> Response:
     listed = teams(course.store.database, lab=lab)

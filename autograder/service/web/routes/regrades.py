@@ -33,11 +33,11 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return {"batch": course.regrade_lab(lab, question or body.get("question"), by)}
 
     @api.get("/regrades")
-    def batches(_by: access.Staff) -> dict[str, Any]:
+    def list_batches(_by: access.Staff) -> dict[str, Any]:
         return {"batches": [_describe(batch) for batch in course.store.regrades.all()]}
 
     @api.get("/regrades/{batch}")
-    def batch(_by: access.Staff, batch: int) -> dict[str, Any]:
+    def read_batch(_by: access.Staff, batch: int) -> dict[str, Any]:
         return _describe_changes(course, batch)
 
     @api.post("/regrades/{batch}/publish")
@@ -53,7 +53,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"/regrades/{batch}", 303)
 
     @pages.get("/regrades/{batch}")
-    def changes(person: access.StaffVisitor, batch: int, after: Start = 0) -> Response:
+    def show_changes(person: access.StaffVisitor, batch: int, after: Start = 0) -> Response:
         regrades = course.store.regrades
         current, changes = regrades.get(batch, after=after, most=PAGE_ROWS)
         more = changes[-1].id if len(changes) == PAGE_ROWS else None
@@ -65,7 +65,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return course.page("regrade", person=person, **shown)
 
     @pages.get("/regrades/{batch}/state")
-    def state(_by: access.StaffVisitor, batch: int) -> dict[str, Any]:
+    def read_state(_by: access.StaffVisitor, batch: int) -> dict[str, Any]:
         return {"state": str(course.store.regrades.get(batch, most=1)[0].waiting)}
 
     @pages.post("/regrades/{batch}/publish")
@@ -91,29 +91,29 @@ def _add_requests(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @api.post("/submissions/{number}/requests", status_code=201, openapi_extra=openapi.REQUEST)
     def say(by: access.Caller, entry: access.CallersEntry, body: Json) -> dict[str, Any]:
-        return _plain(course.store.requests.say(entry, by, body))
+        return _as_dict(course.store.requests.say(entry, by, body))
 
     @api.get("/submissions/{number}/requests")
-    def threads(entry: access.CallersEntry) -> dict[str, Any]:
+    def list_threads(entry: access.CallersEntry) -> dict[str, Any]:
         by_question = course.store.requests.threads(entry)
         return {
             "refusal": course.store.requests.refusal(entry),
             "requests": [
-                {**_plain(request), "messages": [{**vars(m), "at": iso(m.at)} for m in messages]}
+                {**_as_dict(request), "messages": [{**vars(m), "at": iso(m.at)} for m in messages]}
                 for request, messages in by_question.values()
             ],
         }
 
     @api.get("/requests")
-    def requests(
+    def list_requests(
         _by: access.Staff, lab: AnyLabName, after: Start = 0, answered: bool = False
     ) -> dict[str, Any]:
         queue = course.store.requests.waiting(lab=lab, after=after, answered=answered)
         counts = course.store.requests.counts()
-        return {"labs": counts, "requests": [_plain(request) for request in queue]}
+        return {"labs": counts, "requests": [_as_dict(request) for request in queue]}
 
     @pages.get("/requests")
-    def requests_page(
+    def show_requests(
         person: access.StaffVisitor, lab: AnyLabName, after: Start = 0, answered: bool = False
     ) -> Response:
         queue = course.store.requests.waiting(lab=lab, after=after, answered=answered)
@@ -129,5 +129,5 @@ def _add_requests(api: APIRouter, pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"/submissions/{entry.id}", 303)
 
 
-def _plain(request: RegradeRequest) -> dict[str, Any]:
+def _as_dict(request: RegradeRequest) -> dict[str, Any]:
     return {**vars(request), "asked_at": iso(request.asked_at)}

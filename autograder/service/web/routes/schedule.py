@@ -31,8 +31,8 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
 def _add_api(api: APIRouter, course: Course) -> None:
     @api.get("/schedule", response_class=Response, responses=openapi.EXPORT)
-    def schedule_(_by: access.Staff) -> Response:
-        return StreamingResponse(_lines(course), media_type="text/csv")
+    def read_schedule(_by: access.Staff) -> Response:
+        return StreamingResponse(_write_csv(course), media_type="text/csv")
 
     @api.put("/schedule", openapi_extra=openapi.CSV)
     def put(by: access.Instructor, body: Body, dry_run: bool = False) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return {"changes": schedule.shift(database, now, weeks, by, dry_run=dry_run)}
 
 
-def _lines(course: Course) -> Iterator[str]:
+def _write_csv(course: Course) -> Iterator[str]:
     rules = course.store.dates.calendar().rules
     return csv_lines(schedule.rows(list(course.catalog.names), rules))
 
@@ -79,13 +79,13 @@ def _put(
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/schedule")
-    def table(person: access.InstructorVisitor) -> Response:
-        return _page(course, person, "".join(_lines(course)))
+    def show_schedule(person: access.InstructorVisitor) -> Response:
+        return _show_page(course, person, "".join(_write_csv(course)))
 
     @pages.get("/schedule.csv")
     def download(_by: access.InstructorVisitor) -> Response:
         headers = {"Content-Disposition": 'attachment; filename="schedule.csv"'}
-        return StreamingResponse(_lines(course), media_type="text/csv", headers=headers)
+        return StreamingResponse(_write_csv(course), media_type="text/csv", headers=headers)
 
     @pages.post("/schedule")
     def put(person: access.InstructorSender, form: Fields) -> Response:
@@ -93,10 +93,10 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         changes = _take(course, text.encode(), person, dry_run=not sure, seen=form.get("seen"))
         if sure:
             return RedirectResponse("/schedule", 303)
-        return _page(course, person, text, changes)
+        return _show_page(course, person, text, changes)
 
     @pages.post("/schedule/dates")
-    def dates(person: access.InstructorSender, form: Fields) -> Response:
+    def set_dates(person: access.InstructorSender, form: Fields) -> Response:
         says: dict[str, dict[str, Any]] = {}
         seen = form.pop("seen", None)
         for field, text in form.items():
@@ -121,7 +121,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse("/schedule", 303)
 
 
-def _page(
+def _show_page(
     course: Course, person: Person, text: str, changes: list[Change] | None = None
 ) -> Response:
     rules = course.store.dates.calendar().rules
@@ -137,15 +137,15 @@ def _add_term(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add how a term's plan leaves a course and comes into the next."""
 
     @api.get("/term")
-    def plan(_by: access.Instructor) -> dict[str, Any]:
+    def read_plan(_by: access.Instructor) -> dict[str, Any]:
         return current_plan(course.store.database)
 
     @api.post("/term", openapi_extra=openapi.TERM)
-    def import_(by: access.Instructor, body: Json, dry_run: bool = False) -> dict[str, Any]:
+    def import_plan(by: access.Instructor, body: Json, dry_run: bool = False) -> dict[str, Any]:
         return _take_term(course, body, by, dry_run=dry_run)
 
     @pages.get("/term")
-    def form(person: access.InstructorVisitor) -> Response:
+    def show_form(person: access.InstructorVisitor) -> Response:
         return course.page("term", person=person, changes=None, fields={})
 
     @pages.get("/term.json")
@@ -154,7 +154,7 @@ def _add_term(api: APIRouter, pages: APIRouter, course: Course) -> None:
         return JSONResponse(current_plan(course.store.database), headers=headers)
 
     @pages.post("/term")
-    async def show(person: access.InstructorSender, request: Request) -> Response:
+    async def import_file(person: access.InstructorSender, request: Request) -> Response:
         fields = await text_of_file(request, "term: choose the file of a term's plan", PLAN_BYTES)
         plan, dry_run = _read_form(fields), "sure" not in fields
         changes = await run_in_threadpool(_take_term, course, plan, person, dry_run=dry_run)

@@ -33,13 +33,13 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
 def _add_api(api: APIRouter, course: Course) -> None:
     @api.post("/login-codes", status_code=201)
-    def login_code(person: access.Caller) -> dict[str, str]:
+    def make_code(person: access.Caller) -> dict[str, str]:
         return {
             "code": course.store.roster.give_token(person, "code", lives_s=course.settings.code_s)
         }
 
     @api.get("/sessions")
-    def sessions(person: access.Caller) -> dict[str, Any]:
+    def list_sessions(person: access.Caller) -> dict[str, Any]:
         return {"sessions": [views.session(s) for s in course.store.roster.sessions(person)]}
 
     @api.delete("/sessions/{key}", status_code=204)
@@ -50,19 +50,19 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
 def _add_login(pages: APIRouter, course: Course) -> None:
     @pages.get("/")
-    def home(person: access.Visitor) -> Response:
+    def lead_home(person: access.Visitor) -> Response:
         return RedirectResponse("/today" if person.is_staff else "/submissions", 303)
 
     elsewhere = course.sign_in.title if course.sign_in else ""
 
     @pages.get("/login")
-    def login_form(next: str = "/", unsent: bool = False) -> Response:
+    def show_login(next: str = "/", unsent: bool = False) -> Response:
         problem = _UNSENT if unsent else ""
         target = access.own_path(next)
         return course.page("login", next=target, problem=problem, elsewhere=elsewhere)
 
     @pages.post("/login")
-    def login(request: Request, _ours: access.OwnForm, form: Fields) -> Response:
+    def log_in(request: Request, _ours: access.OwnForm, form: Fields) -> Response:
         target = access.own_path(form.get("next", "/"))
         person = course.store.roster.owner(form.get("token", "").strip(), "bearer")
         if person is None:
@@ -74,7 +74,7 @@ def _add_login(pages: APIRouter, course: Course) -> None:
         return access.log_in(request, RedirectResponse(target, 303), person, course)
 
     @pages.post("/logout")
-    def logout(request: Request, _ours: access.OwnForm) -> Response:
+    def log_out(request: Request, _ours: access.OwnForm) -> Response:
         answer = RedirectResponse("/login", 303)
         access.log_out(request, answer, course)
         return answer
@@ -88,7 +88,7 @@ _UNSENT = (
 
 def _add_links(pages: APIRouter, course: Course) -> None:
     @pages.get("/enter")
-    def asked(request: Request, code: str = "", next: str = "/") -> Response:
+    def ask_or_enter(request: Request, code: str = "", next: str = "/") -> Response:
         person, here = (
             course.store.roster.owner(code, "code"),
             access.find_logged_in(request, course),
@@ -114,7 +114,7 @@ def _add_links(pages: APIRouter, course: Course) -> None:
 
 def _add_sign_in(pages: APIRouter, course: Course, sign_in: SignIn) -> None:
     @pages.get("/signin")
-    def away(next: str = "/") -> Response:
+    def send_away(next: str = "/") -> Response:
         url, attempt = sign_in.away(access.own_path(next))
         answer = RedirectResponse(url, 303)
         lives_s = course.settings.code_s
@@ -130,18 +130,18 @@ def _add_sign_in(pages: APIRouter, course: Course, sign_in: SignIn) -> None:
         return answer
 
     @pages.get("/signin/return")
-    def back(request: Request, code: str = "", state: str = "") -> Response:
+    def take_back(request: Request, code: str = "", state: str = "") -> Response:
         with access.count_refusals(request, course):
             held = request.cookies.get(COOKIE, "")
             attempt = Asked(**unseal(held, course.store.cookie_key, COOKIE, state))
-            person = _on_roster(course, sign_in.back(code, attempt))
+            person = _find_on_roster(course, sign_in.back(code, attempt))
         onward = course.onward(access.own_path(attempt.next))
         answer = access.log_in(request, onward, person, course)
         answer.delete_cookie(COOKIE, path="/signin")
         return answer
 
 
-def _on_roster(course: Course, login: str) -> Person:
+def _find_on_roster(course: Course, login: str) -> Person:
     person = course.store.roster.find(login)
     # The first instructor is whoever holds the token, not whoever is called so elsewhere.
     if person is None or person.login != login or login == INSTRUCTOR:
@@ -151,7 +151,7 @@ def _on_roster(course: Course, login: str) -> Person:
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/sessions")
-    def sessions(request: Request, person: access.Visitor) -> Response:
+    def show_sessions(request: Request, person: access.Visitor) -> Response:
         here = access.session_of(request, course).partition(".")[0]
         open_sessions = course.store.roster.sessions(person)
         return course.page("sessions", person=person, sessions=open_sessions, here=here)

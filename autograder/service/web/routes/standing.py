@@ -27,28 +27,28 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     _add_leaderboard(api, pages, course)
 
     @api.get("/standing")
-    def mine(person: access.Caller) -> dict[str, Any]:
-        return _standing(course, person, person)
+    def read_own(person: access.Caller) -> dict[str, Any]:
+        return _describe(course, person, person)
 
     @api.get("/learners/{login}/standing")
-    def theirs(by: access.Staff, login: str) -> dict[str, Any]:
-        return _standing(course, course.person(login), by)
+    def read_theirs(by: access.Staff, login: str) -> dict[str, Any]:
+        return _describe(course, course.person(login), by)
 
     @api.get("/calendar", response_class=Response, responses=openapi.CALENDAR)
-    def dates(person: access.Caller) -> Response:
-        return Response(_calendar(course, person), media_type="text/calendar")
+    def read_calendar(person: access.Caller) -> Response:
+        return Response(_write_calendar(course, person), media_type="text/calendar")
 
     @pages.get("/standing")
-    def how(person: access.Visitor) -> Response:
-        return course.page("standing", person=person, **_standing(course, person, person))
+    def show_own(person: access.Visitor) -> Response:
+        return course.page("standing", person=person, **_describe(course, person, person))
 
     @pages.get("/calendar.ics")
     def download(person: access.Visitor) -> Response:
-        text = _calendar(course, person)
+        text = _write_calendar(course, person)
         return Response(text, media_type="text/calendar", headers=_CALENDAR)
 
 
-def _standing(course: Course, person: Person, reader: Person) -> dict[str, Any]:
+def _describe(course: Course, person: Person, reader: Person) -> dict[str, Any]:
     """Return how somebody stands in each lab and in all, as far as `reader` may see it."""
     seen = course.store.submissions.seen_by(reader)
     best = read_counted([person], seen)[person.login]
@@ -66,7 +66,7 @@ def _standing(course: Course, person: Person, reader: Person) -> dict[str, Any]:
     }
 
 
-def _calendar(course: Course, person: Person) -> str:
+def _write_calendar(course: Course, person: Person) -> str:
     host = urlsplit(course.url).hostname or "course"
     host = f"{course.name}.{host}" if course.name else host
     return standing.calendar(course.labs_for(person), host, course.store.clock())
@@ -75,12 +75,8 @@ def _calendar(course: Course, person: Person) -> str:
 Most = Annotated[int, Query(alias="limit", ge=1, le=1000)]
 
 
-def _boards(course: Course, lab: str, person: Person, most: int = 100) -> dict[str, Board]:
-    """Return the first places in a lab by question; one's own stands there in any case.
-
-    Raises:
-        Refused: 404, there is no such lab, or its leaderboard is off, or held back for learners.
-    """
+def _read_boards(course: Course, lab: str, person: Person, most: int = 100) -> dict[str, Board]:
+    """Return the first places in a lab by question; one's own stands there in any case."""
     rules = course.store.dates.calendar(person.id).rules.get(lab, Rules())
     if not rules.leaderboard:
         raise Refused(404, f"{lab}: its leaderboard is off. Instructors switch it on under Labs.")
@@ -93,24 +89,24 @@ def _add_leaderboard(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add both routes."""
 
     @api.get("/labs/{lab}/leaderboard")
-    def board(person: access.Caller, lab: LabName, most: Most = 100) -> dict[str, Any]:
+    def read_boards(person: access.Caller, lab: LabName, most: Most = 100) -> dict[str, Any]:
         questions = [
             {
                 "question": question,
                 "learners": own.count,
-                "rows": [_row(place, person) for place in own.places],
+                "rows": [_as_dict(place, person) for place in own.places],
             }
-            for question, own in _boards(course, lab, person, most).items()
+            for question, own in _read_boards(course, lab, person, most).items()
         ]
         return {"lab": lab, "questions": questions}
 
     @pages.get("/labs/{lab}/leaderboard")
-    def board_page(person: access.Visitor, lab: LabName) -> Response:
-        boards = _boards(course, lab, person)
+    def show_boards(person: access.Visitor, lab: LabName) -> Response:
+        boards = _read_boards(course, lab, person)
         return course.page("leaderboard", person=person, lab=lab, boards=boards)
 
 
-def _row(place: Place, person: Person) -> dict[str, Any]:
+def _as_dict(place: Place, person: Person) -> dict[str, Any]:
     row = {"rank": place.rank, "pseudonym": place.pseudonym, "ratio": place.ratio}
     if person.is_staff:
         return {**row, "login": place.login, "name": place.name}

@@ -50,20 +50,20 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return views.receipt(receipt, course.url, checks)
 
     @api.get("/submissions")
-    def submissions(_by: access.Staff, before: Start = 0, most: MostRows = None) -> Response:
+    def list_submissions(_by: access.Staff, before: Start = 0, most: MostRows = None) -> Response:
         pieces = chunks(_write_list(course.store.submissions, before, most))
         return StreamingResponse(pieces, media_type="application/json")
 
     @api.get("/submissions/{number}")
-    def submission(person: access.Caller, entry: access.CallersEntry) -> dict[str, Any]:
-        report = _report(course, person, entry)
+    def read_submission(person: access.Caller, entry: access.CallersEntry) -> dict[str, Any]:
+        report = _read_report(course, person, entry)
         shown = views.summary(entry, handed_in_by(course.store.database, [entry.id]))
         shown["report"] = report and to_gradescope(report, staff=person.is_staff)
         shown["reason"] = entry.reason if person.is_staff else _reason_for_learner(entry, report)
         return shown
 
     @api.get("/submissions/{number}/notebook", response_class=Response, responses=openapi.NOTEBOOK)
-    def notebook(entry: access.CallersEntry) -> Response:
+    def read_notebook(entry: access.CallersEntry) -> Response:
         return Response(
             course.store.submissions.notebook(entry.id), media_type="application/x-ipynb+json"
         )
@@ -77,8 +77,10 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/submissions")
-    def submissions(person: access.Visitor, number: PageNumber = 1, before: Start = 0) -> Response:
-        return _list_page(course, person, number, before)
+    def show_submissions(
+        person: access.Visitor, number: PageNumber = 1, before: Start = 0
+    ) -> Response:
+        return _show_list(course, person, number, before)
 
     @pages.post("/submissions")
     async def hand_in(request: Request, person: access.Sender) -> Response:
@@ -86,29 +88,29 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"/submissions/{receipt.id}", 303)
 
     @pages.get("/submissions/{number}/state")
-    async def state(entry: access.VisitorsEntry, seen: str = "") -> dict[str, Any]:
+    async def wait_for_state(entry: access.VisitorsEntry, seen: str = "") -> dict[str, Any]:
         return {"state": await course.live.wait_for_change(entry.id, seen)}
 
     @pages.get("/submissions/{number}")
-    def submission(
+    def show_submission(
         person: access.Visitor,
         entry: access.VisitorsEntry,
         viewed_as: Annotated[str, Query(alias="as")] = "",
     ) -> Response:
         as_learner = person.is_staff and viewed_as == "learner"
         viewer = replace(person, role=LEARNER) if as_learner else person
-        return _submission_page(course, viewer, entry, viewed_as=as_learner)
+        return _show_submission(course, viewer, entry, viewed_as=as_learner)
 
     @pages.get("/submissions/{number}/report")
-    def report(person: access.Visitor, entry: access.VisitorsEntry) -> Response:
-        shown = _report(course, person, entry)
+    def show_report(person: access.Visitor, entry: access.VisitorsEntry) -> Response:
+        shown = _read_report(course, person, entry)
         if shown is None:
             why = "grades are held back" if entry.held_back else "it is not graded yet"
             raise Refused(404, f"submission {entry.id}: {why}.")
         return HTMLResponse(to_html(shown), headers=STANDALONE)
 
     @pages.get("/submissions/{number}/notebook")
-    def notebook(entry: access.VisitorsEntry) -> Response:
+    def download(entry: access.VisitorsEntry) -> Response:
         name = f'attachment; filename="{quote(entry.lab)}-{entry.id}.ipynb"'
         data, kind = course.store.submissions.notebook(entry.id), "application/x-ipynb+json"
         return Response(data, media_type=kind, headers={"Content-Disposition": name})
@@ -119,7 +121,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"/submissions/{number}", 303)
 
 
-def _list_page(course: Course, person: Person, number: int, before: int) -> Response:
+def _show_list(course: Course, person: Person, number: int, before: int) -> Response:
     whose = None if person.is_staff else person.id
     shown = course.store.submissions.seen_by(person)
     start = before or shown.start_of_page(number, PAGE_ROWS, person_id=whose)
@@ -137,10 +139,10 @@ def _list_page(course: Course, person: Person, number: int, before: int) -> Resp
     )
 
 
-def _submission_page(course: Course, person: Person, entry: Entry, *, viewed_as: bool) -> Response:
+def _show_submission(course: Course, person: Person, entry: Entry, *, viewed_as: bool) -> Response:
     shown, requests = course.store.submissions.seen_by(person), course.store.requests
     entry = shown.get(entry.id) or entry
-    report = _report(course, person, entry)
+    report = _read_report(course, person, entry)
     return course.page(
         "submission",
         threads=requests.threads(entry),
@@ -171,7 +173,7 @@ def _write_list(all_submissions: Submissions, before: int, most: int | None) -> 
     yield "[]" if separator == "[" else "]"
 
 
-def _report(course: Course, person: Person, entry: Entry) -> Report | None:
+def _read_report(course: Course, person: Person, entry: Entry) -> Report | None:
     return views.report_for(person, course.store.submissions.seen_by(person).report(entry.id))
 
 
@@ -201,15 +203,15 @@ def _add_drafts(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add the routes of a lab's draft; each is about that of whoever asks."""
 
     @api.get("/labs/{lab}/draft")
-    def draft(person: access.Caller, lab: LabName) -> dict[str, Any]:
+    def read_draft(person: access.Caller, lab: LabName) -> dict[str, Any]:
         stored = drafts.get(course.store.database, person.id, lab)
         return {**vars(stored), "saved_at": iso(stored.saved_at)}
 
     notebooks: dict[str, Any] = {"response_class": Response, "responses": openapi.NOTEBOOK}
 
     @api.get("/labs/{lab}/draft/notebook", **notebooks)
-    def notebook(person: access.Caller, lab: LabName) -> Response:
-        return Response(_notebook(course, person, lab), media_type=_KIND)
+    def read_notebook(person: access.Caller, lab: LabName) -> Response:
+        return Response(_read_notebook(course, person, lab), media_type=_KIND)
 
     @api.delete("/labs/{lab}/draft", status_code=204)
     def delete(person: access.Caller, lab: LabName) -> None:
@@ -225,7 +227,7 @@ def _add_drafts(api: APIRouter, pages: APIRouter, course: Course) -> None:
     @pages.get("/labs/{lab}/draft/notebook")
     def download(person: access.Visitor, lab: LabName) -> Response:
         headers = {"Content-Disposition": f'attachment; filename="{quote(lab)}-draft.ipynb"'}
-        return Response(_notebook(course, person, lab), media_type=_KIND, headers=headers)
+        return Response(_read_notebook(course, person, lab), media_type=_KIND, headers=headers)
 
     @pages.post("/labs/{lab}/draft/delete")
     def delete_and_show(person: access.Sender, lab: LabName) -> Response:
@@ -238,7 +240,7 @@ def _add_drafts(api: APIRouter, pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"/submissions/{receipt.id}", 303)
 
 
-def _notebook(course: Course, person: Person, lab: str) -> bytes:
+def _read_notebook(course: Course, person: Person, lab: str) -> bytes:
     with course.store.database.read() as connection:
         return drafts.notebook(connection, person.id, lab)
 
