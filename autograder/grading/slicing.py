@@ -220,12 +220,14 @@ def _analyse(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
     table = symtable.symtable(own, "<statement>", "exec")
     star = isinstance(node, ast.ImportFrom) and node.names[0].name == STAR
     caught = _caught(node)
+    own_names = caught | _looped_over(node)
     binds = (STAR,) if star else tuple(n for n in _binds(table) if n not in caught)
-    reads = frozenset(_all_reads(table)) - caught
+    reads = frozenset(_all_reads(table)) - own_names
     if "exec" in reads:
         reads |= frozenset(_list_executed_names(node))
+    needs = tuple(n for n in _reads_now(table) if n not in own_names)
     return Analysed(
-        Statement(own, binds, tuple(n for n in _reads_now(table) if n not in caught), number, line),
+        Statement(own, binds, needs, number, line),
         reads=reads,
         acts_on=frozenset(_list_changed_names(node)),
         sets=frozenset(_sets_later(table)),
@@ -313,6 +315,17 @@ def _caught(node: ast.stmt) -> frozenset[str]:
     }
     names = (n for n in ast.walk(node) if isinstance(n, ast.Name) and id(n) not in inside)
     return frozenset(h.name for h in handlers if h.name) - {n.id for n in names}
+
+
+def _looped_over(node: ast.stmt) -> frozenset[str]:
+    """Return the names that a `for` at the top level gives a value before it reads them."""
+    if not isinstance(node, ast.For | ast.AsyncFor):
+        return frozenset()
+    names = [n for n in ast.walk(node.target) if isinstance(n, ast.Name)]
+    bound = {n.id for n in names if isinstance(n.ctx, ast.Store)}
+    read = {n.id for n in ast.walk(node.iter) if isinstance(n, ast.Name)}
+    after = {n.id for each in node.orelse for n in ast.walk(each) if isinstance(n, ast.Name)}
+    return frozenset(bound - read - after)
 
 
 def _all_reads(table: symtable.SymbolTable) -> Iterator[str]:
