@@ -32,6 +32,7 @@ from autograder.student.remembering import Remembering
 from autograder.student.timing import Ratio, not_slower
 
 __all__ = [
+    "RANK_SETTINGS",
     "Check",
     "Checks",
     "Feedback",
@@ -90,6 +91,7 @@ class LabSettings:
 
 
 Lab = LabSettings  # the name that checks were written with before
+RANK_SETTINGS = LabSettings(wall_s=180.0, call_s=20.0, memory_mib=2048)
 
 
 @dataclass(frozen=True)
