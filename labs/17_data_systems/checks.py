@@ -56,7 +56,9 @@ def each_pair_goes_where_its_key_belongs(student, rng):
                 "A list without pairs is a list too."
             )
         hint = ""
-        if sorted(p for part in got for p in part) != sorted(p for part in want for p in part):
+        if reducers > 1 and got[0] and all(part == got[0] for part in got):
+            hint = "All lists hold the same. Is it one list, under several names?"
+        elif sorted(p for part in got for p in part) != sorted(p for part in want for p in part):
             hint = "Some pairs are lost, or new. What does mapper(record) yield, and how often?"
         elif [sorted(part) for part in got] != [sorted(part) for part in want]:
             hint = "The pairs are right; which list does place(key) say?"
@@ -154,6 +156,12 @@ def run_job(partitions, reducers, dies_at=0, lose=()):
     def reducer(key, values):
         return sum(values)
 
+    def pairs_in(pieces):
+        try:
+            return [[key, value] for key, value in pieces[0]]
+        except (IndexError, TypeError, ValueError):
+            return "no pairs"
+
     store = Memory()
     names = [f"in{i}" for i in range(len(partitions))]
     store.held = {name: [lines] for name, lines in zip(names, partitions)}
@@ -168,9 +176,11 @@ def run_job(partitions, reducers, dies_at=0, lose=()):
             results = []
         calls.append(store.log)
         store.log = []
-    results = list(results) if isinstance(results, list | tuple) else results
-    known = [name for name in store.held if name in (results or ())]
-    held = [[list(pair) for pair in store.held[name][0]] for name in sorted(known)]
+    if not isinstance(results, (list, tuple)):
+        return calls, f"something of type {type(results).__name__}", [], []
+    results = list(results)
+    known = [name for name in store.held if name in results]
+    held = [pairs_in(store.held[name]) for name in sorted(known)]
     return calls, results, held, sorted(set(store.held) - set(names))
 
 
@@ -198,6 +208,11 @@ def the_words_of_all_partitions_are_counted(student, rng):
             raise Feedback(
                 f"map_reduce with {reducers} reducers returned {names!r}, expected the {reducers} "
                 "names of the reduce tasks' results, in order: 'job/reduce0' is the first."
+            )
+        if "no pairs" in held:
+            raise Feedback(
+                f"the first piece of 'job/reduce{held.index('no pairs')}' is no list of pairs. A "
+                "reduce task has one piece: what is in it?"
             )
         want = counting(partitions, reducers)
         if held != want:
@@ -282,7 +297,11 @@ def slices_make_up_the_gradient_again(student, rng):
         keys, whole, lengths = student.probe(cut, gradient=gradient, n=n)
         if keys != list(range(n)):
             raise Feedback(f"slices of {size} numbers in {n}: the keys are {keys}.")
-        close(whole, gradient, called=f"slices({size} numbers, {n}), one after the other")
+        hint = (
+            "Side by side they are the vector. And what is left over, where n does not divide it?"
+        )
+        called = f"slices({size} numbers, {n}), one after the other"
+        close(whole, gradient, called=called, hint=hint)
         if max(lengths) - min(lengths) > 1:
             raise Feedback(
                 f"slices of {size} numbers in {n} have lengths {lengths}. What is left over "
@@ -525,49 +544,67 @@ def keys_may_be_numbers(student, rng):
     close(found, want, called="sums of numbered slices", hint="Who says where a key belongs?")
 
 
-# ---- 5. must_save
-
-NAMES = ("parameters", "momentum", "gradients", "activations", "step")
+# ---- 5. ring_gradients
 
 
-def named(student):
-    """Return the names that the learner gave."""
-    names = student.value("must_save")
-    if not isinstance(names, list | tuple | set) or not all(isinstance(n, str) for n in names):
-        raise Feedback(f"must_save is {names!r}, expected a list of names.")
-    strange = sorted(set(names) - set(NAMES))
-    if strange:
-        raise Feedback(f"must_save has {strange}, expected some of {', '.join(NAMES)}.")
-    return set(names)
+def gone_through(ranks, steps, every, deaths):
+    """Return the gradients of a training that is gone through step by step, deaths and all."""
+    computed, at, saved = 0, 0, 0
+    for until in (*deaths, steps):
+        for step in range(at, until):
+            computed += ranks
+            if every and (step + 1) % every == 0:
+                saved = step + 1
+        at = saved
+    return computed
 
 
-@check("must_save")
-def the_training_goes_on_as_it_would_have(student, rng):
-    """what is saved is enough for the same bits"""
-    lacking = {"parameters", "momentum", "step"} - named(student)
-    if lacking:
-        raise Feedback(
-            f"{len(lacking)} of what a step reads before it writes it is not saved. Which line of "
-            "go_on reads what the step before has left?"
-        )
+def ring_count(student, ranks, steps, every, deaths):
+    """Raise Feedback unless `ring_gradients` says what going through the training says."""
+    got = student.call("ring_gradients", ranks, steps, every, deaths)
+    want = gone_through(ranks, steps, every, deaths)
+    hint = "Take the steps one by one with a pencil. Which are taken twice?"
+    if got == want // ranks:
+        hint = "So many are computed on one rank."
+    elif deaths and got == ranks * steps:
+        hint = "That is a training in which nobody dies."
+    elif deaths and got == ranks * (steps + sum(deaths)):
+        hint = "That begins anew after each death. Where is the last checkpoint?"
+    elif deaths and got == steps * ranks + want // ranks - steps:
+        hint = "Who computes again after a death: one rank, or all?"
+    called = f"ring_gradients({ranks}, {steps}, {every}, {deaths})"
+    close(got, want, called=called, hint=hint)
 
 
-@check("must_save", requires="the_training_goes_on_as_it_would_have")
-def nothing_is_saved_that_the_next_step_makes(student, rng):
-    """nothing is saved that is computed anew in each step"""
-    needless = named(student) - {"parameters", "momentum", "step"}
-    if needless:
-        raise Feedback(
-            f"{len(needless)} of the names is written by each step before it is read. "
-            "What would a loss of it change?"
-        )
+def death_case(rng, count):
+    """Return ranks, steps, every and deaths, of which none falls on a checkpoint."""
+    every = int(rng.integers(3, 8))
+    deaths = [every * int(k) + int(rng.integers(1, every)) for k in rng.integers(1, 9, size=count)]
+    return int(rng.integers(2, 9)), 10 * every, every, sorted(set(deaths))
 
 
-@check("must_save", hidden=True, requires="nothing_is_saved_that_the_next_step_makes")
-def each_is_named_once(student, rng):
-    """each name stands once"""
-    if len(student.value("must_save")) != 3:
-        raise Feedback("a name stands more than once.", hint="How many are there?")
+@check("ring_gradients")
+def without_checkpoints_all_begins_anew(student, rng):
+    """where nothing is saved, each death costs all steps that were done"""
+    ranks, steps, _, deaths = death_case(rng, 2)
+    ring_count(student, ranks, steps, 0, [])
+    ring_count(student, ranks, steps, 0, deaths[:1])
+    ring_count(student, ranks, steps, 0, deaths)
+
+
+@check("ring_gradients", requires="without_checkpoints_all_begins_anew")
+def what_was_not_saved_is_computed_again_on_all_ranks(student, rng):
+    """a death costs the steps since the last checkpoint, on every rank"""
+    for count in (1, 3):
+        ring_count(student, *death_case(rng, count))
+
+
+@check("ring_gradients", hidden=True, requires="what_was_not_saved_is_computed_again_on_all_ranks")
+def a_death_right_after_a_checkpoint_costs_nothing(student, rng):
+    """a death as the step after a checkpoint begins costs nothing, one before the first all"""
+    ranks, steps, every, _ = death_case(rng, 1)
+    ring_count(student, ranks, steps, every, [every * 2])
+    ring_count(student, ranks, steps, every, [every - 1])
 
 
 # ---- 6. start_times
@@ -636,6 +673,6 @@ def the_slots_are_left_alone(student, rng):
     """free is the same after the call"""
     free = slots(rng, 3)
     start, same = student.probe(kept_as_they_are, free=free)
-    close(start, [*starting(free, 4, 1.0), sorted(free)[1]], called="starts", hint="Order?")
     if not same:
-        raise Feedback("free has changed.", hint="Which list do you put things back into?")
+        raise Feedback("free has changed.", hint="Which list do you sort, or put things back into?")
+    close(start, [*starting(free, 4, 1.0), sorted(free)[1]], called="starts", hint="Order?")
