@@ -346,10 +346,14 @@ def what_the_next_step_reads_is_saved(student, rng):
         )
 
 
+def listed():
+    return list(saved) if isinstance(saved, (set, frozenset)) else saved
+
+
 def names_of(student):
     """Return the names in `saved`."""
-    names = student.value("saved")
-    if not isinstance(names, list | tuple | set) or not names:
+    names = student.probe(listed)
+    if not isinstance(names, list | tuple) or not names:
         raise Feedback("saved should be a list of some of the names in THINGS.")
     unknown = set(names) - MADE_AGAIN - NEEDED
     if unknown:

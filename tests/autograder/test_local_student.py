@@ -217,7 +217,8 @@ def cyclic() -> list[object]:
 @pytest.mark.parametrize(
     "value",
     [object(), {1, 2}, lambda: 1, np.array([object()]), np.array([b"a"]), cyclic(),
-     {"a": Tensor(3)}, {object(): 1}, [0] * 1_000_001, range(10**12), np.datetime64("2020"), [2**8191], [-(2**9000)]],
+     {"a": Tensor(3)}, {object(): 1}, [0] * 1_000_001, range(10**12), np.datetime64("2020"),
+     [2**8191], [-(2**9000)]],
 )  # fmt: skip
 def test_what_is_not_plain_is_refused(value: object) -> None:
     with pytest.raises(NotPlainData):
