@@ -13,7 +13,10 @@ from autograder.errors import StudentError
 
 LAB = LabSettings(
     preload=("numpy", "minitorch", "matplotlib.pyplot"),
-    withheld=("lessons.graphs.tokens:in_order", "lessons.graphs.tokens:gradients"),
+    withheld=(
+        *("lessons.graphs.tokens:in_order", "lessons.graphs.tokens:gradients"),
+        *("minitorch.sweep:sweep", "minitorch.sweep:count_uses"),
+    ),
 )
 
 
@@ -747,10 +750,12 @@ def printed(x, out_grad, label):
         with contextlib.redirect_stdout(text):
             values = evaluate([look, slope], {p: x}, {})
         texts.append(text.getvalue())
-    t = mt.tensor(x, requires_grad=True)
+    op = PrintOp(label)
     with contextlib.redirect_stdout(io.StringIO()):
-        (eager,) = mt.grad((PrintOp(label)(t) * mt.tensor(out_grad)).sum(), [t])
-    return values[look], values[slope], eager.numpy(), texts
+        result = op(mt.tensor(x, requires_grad=True))
+    eager = op.gradient(mt.tensor(out_grad), result)
+    (eager,) = eager if isinstance(eager, tuple) else (eager,)
+    return values[look], values[slope], eager.detach().numpy(), texts
 
 
 def look_at_print(student, rng):
@@ -804,7 +809,7 @@ def each_run_prints_label_and_value(student, rng):
 def planned(x, w, b, new_w):
     """Plan the running example with an assignment; run it on two states and two batches.
 
-    Before it runs its nodes lose their inputs: all was to be decided by then.
+    Before it runs nodes lose their inputs, for good: all was to be decided by then.
     """
     import minitorch as mt
     from lessons.graphs.nodes import every_node
@@ -818,11 +823,15 @@ def planned(x, w, b, new_w):
     plan = Plan([loss, moved, h, p], [idle, t, p])
     for node in every_node(loss, moved):
         node.inputs = ()
-    state = {v: w, u: b}
-    first = [np.array(a) for a in plan(state, 0.0, x[1], x[0])]
-    middle = np.array(state[v])
-    state[v] = new_w
-    second = [np.array(a) for a in plan(state, 0.0, x[3], x[2])]
+    Node.inputs = property()  # neither read nor set, on copies of nodes either
+    try:
+        state = {v: w, u: b}
+        first = [np.array(a) for a in plan(state, 0.0, x[1], x[0])]
+        middle = np.array(state[v])
+        state[v] = new_w
+        second = [np.array(a) for a in plan(state, 0.0, x[3], x[2])]
+    finally:
+        del Node.inputs
     return first, middle, second, [i is None for i in plan.inputs]
 
 

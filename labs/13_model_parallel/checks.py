@@ -22,14 +22,14 @@ LAB = replace(RANK_SETTINGS, preload=("numpy", "torch", LATE, "ddp_lab"), withhe
 # ---- 1. naive_step
 
 
-def stepped(comm, weights, x, labels, name):
-    """Take a step with stages x -> tanh(x w); return loss, gradient, weight and type of the loss."""
+def stepped(comm, weight, x, labels, name):
+    """Take a step with stages x -> tanh(x w); return loss, gradient, weight and runs of the stage."""
     import torch
 
     class Layer(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.w = torch.nn.Parameter(torch.from_numpy(weights[comm.rank].copy()))
+            self.w = torch.nn.Parameter(torch.from_numpy(weight.copy()))
             self.forwards = 0
 
         def forward(self, x):
@@ -37,8 +37,8 @@ def stepped(comm, weights, x, labels, name):
             return torch.tanh(x @ self.w)
 
     stage = Layer()
-    given = torch.from_numpy(x) if comm.rank == 0 else None
-    target = torch.from_numpy(labels) if comm.rank == comm.size - 1 else None
+    given = None if x is None else torch.from_numpy(x)
+    target = None if labels is None else torch.from_numpy(labels)
     loss = globals()[name](comm, stage, given, target)
     grad = None if stage.w.grad is None else stage.w.grad.numpy()
     loss = None if loss is None else torch.as_tensor(loss, dtype=torch.float64).item()
@@ -71,7 +71,8 @@ def one_process(weights, x, labels):
 
 def naive_run(student, rng, ranks, **sizes):
     weights, x, labels = network(rng, ranks, **sizes)
-    inputs = [(weights, x, labels, "naive_step")] * ranks
+    xs, targets = [x, *[None] * (ranks - 1)], [*[None] * (ranks - 1), labels]
+    inputs = [(w, *own, "naive_step") for w, *own in zip(weights, xs, targets, strict=True)]
     try:
         run = student.ranks(stepped, ranks, inputs)
     except StudentError as error:

@@ -126,7 +126,8 @@ def values_may_be_arrays(student, rng):
 def run_job(partitions, reducers, dies_at=0, lose=()):
     """Run a job over a store in memory; where it dies, again, and again after what is lost.
 
-    Returns for each call what was written and read, in order, then the names and what they hold.
+    Returns for each call what was written, read, mapped and reduced, in order, then the names and
+    what they hold.
     """
 
     class Memory:
@@ -150,10 +151,12 @@ def run_job(partitions, reducers, dies_at=0, lose=()):
             return self.held[name][piece]
 
     def mapper(line):
+        store.log.append(["map", line, 0])
         for word in line.split():
             yield word, 1
 
     def reducer(key, values):
+        store.log.append(["reduce", key, 0])
         return sum(values)
 
     def pairs_in(pieces):
@@ -260,6 +263,15 @@ def what_is_stored_is_not_computed_again(student, rng):
                 f"after {lost!r} were lost, the next call wrote {written(calls, 2)!r}. "
                 "Which name says that a task need not run?"
             )
+        lines, keys = (
+            [at for what, at, _ in calls[2] if what == done] for done in ("map", "reduce")
+        )
+        if sorted(lines) != sorted(partitions[1]) or len(keys) != len(counting(partitions, 2)[0]):
+            raise Feedback(
+                f"after {lost!r} were lost, {len(lines)} lines were mapped and {len(keys)} words "
+                f"reduced, expected {len(partitions[1])} and {len(counting(partitions, 2)[0])}. Is "
+                "it asked first whether a result is stored, and then computed?"
+            )
 
 
 @check("map_reduce", hidden=True, requires="what_is_stored_is_not_computed_again")
@@ -311,6 +323,7 @@ def slices_make_up_the_gradient_again(student, rng):
 
 def take_step(shares, w, lr, step, reducers):
     """Run one step whose gradients are share * (w + 1); return what is stored of it."""
+    import numpy as np
 
     class Memory:
         def __init__(self, held):
@@ -336,7 +349,17 @@ def take_step(shares, w, lr, step, reducers):
     after = store.held.get(f"w{step + 1}", [None])[0]
     pieces = [len(store.held.get(f"step{step}/map{i}", [])) for i in range(len(shares))]
     kept = bool((store.held[f"w{step}"][0] == before).all())
-    return after, pieces, kept
+
+    def slices_in(task, count):
+        """Return the numbers of all slices that these tasks stored, in order, or None."""
+        held = [store.held.get(f"step{step}/{task}{i}", []) for i in range(count)]
+        try:
+            pairs = [pair for pieces in held for piece in pieces for pair in piece]
+            return np.sort(np.concatenate([part for _, part in pairs]))
+        except (TypeError, ValueError):
+            return None
+
+    return after, pieces, kept, slices_in("map", 1), slices_in("reduce", reducers)
 
 
 @check("stored_step", weight=2)
@@ -345,7 +368,7 @@ def the_step_goes_against_the_sum_of_all_records(student, rng):
     for sizes, reducers, step in (((1, 1), 1, 0), ((2, 1, 3), 3, 4), ((1, 2), 2, 7)):
         shares = [rng.uniform(0.1, 1, size=size).tolist() for size in sizes]
         w, lr = rng.normal(size=7), float(rng.uniform(0.01, 0.5))
-        after, _, _ = student.probe(
+        after, *_, reduced = student.probe(
             take_step, shares=shares, w=w, lr=lr, step=step, reducers=reducers
         )
         total = sum(sum(part) for part in shares) * (w + 1.0)
@@ -360,6 +383,8 @@ def the_step_goes_against_the_sum_of_all_records(student, rng):
         elif after is None:
             hint = f"Nothing is stored as w{step + 1}."
         close(after, w - lr * total, called=f"w{step + 1} after stored_step {step}", hint=hint)
+        called = f"all numbers that reduce tasks stored in step {step}, the least first"
+        close(reduced, np.sort(total), called=called, hint="Which engine of yours adds them up?")
 
 
 @check("stored_step", requires="the_step_goes_against_the_sum_of_all_records")
@@ -367,7 +392,7 @@ def the_gradient_is_cut_for_all_reduce_tasks(student, rng):
     """map tasks store a piece for each reduce task, and w{step} stays as it was"""
     w = rng.normal(size=8)
     arguments = {"shares": [[0.5], [0.25], [1.0]], "w": w, "lr": 0.1, "step": 2, "reducers": 4}
-    _, pieces, kept = student.probe(take_step, **arguments)
+    _, pieces, kept, mapped, _ = student.probe(take_step, **arguments)
     if pieces != [4, 4, 4]:
         raise Feedback(
             f"with 4 reducers the map tasks of step 2 stored {pieces} pieces. What does "
@@ -375,13 +400,17 @@ def the_gradient_is_cut_for_all_reduce_tasks(student, rng):
         )
     if not kept:
         raise Feedback("w2 has changed. What is stored stays; which operations work in place?")
+    called = "all numbers that map task 0 stored in step 2, the least first"
+    close(
+        mapped, np.sort(0.5 * (w + 1.0)), called=called, hint="Which engine of yours stores them?"
+    )
 
 
 @check("stored_step", hidden=True, requires="the_step_goes_against_the_sum_of_all_records")
 def more_than_ten_slices_come_in_order(student, rng):
     """slice 10 comes after slice 9"""
     w = rng.normal(size=26)
-    after, _, _ = student.probe(take_step, shares=[[1.0], [0.5]], w=w, lr=0.1, step=0, reducers=13)
+    after, *_ = student.probe(take_step, shares=[[1.0], [0.5]], w=w, lr=0.1, step=0, reducers=13)
     close(
         after,
         w - 0.15 * (w + 1.0),
@@ -394,22 +423,32 @@ def more_than_ten_slices_come_in_order(student, rng):
 
 
 def ask(rows, kept, asked, lost, depth=1):
-    """Return what each asked partition is, and which partitions each RDD of a chain has made."""
-    chain = [RDD(len(rows), lambda i: list(rows[i]))]
+    """Return what each asked partition is, and which partitions each RDD of a chain has made.
+
+    Of the first RDD that is what its function was asked for, whatever it noted itself.
+    """
+    computed = []
+
+    def compute(i):
+        computed.append(i)
+        return list(rows[i])
+
+    chain = [RDD(len(rows), compute)]
     for _ in range(depth):
         chain.append(chain[-1].map(lambda row: 2 * row + 1))
-    at_once = [list(rdd.made) for rdd in chain]
+    at_once = [list(computed), *(list(rdd.made) for rdd in chain[1:])]
     for at in kept:
         chain[at].cache()
     for rdd in chain:
         rdd.memory.clear()
         rdd.made.clear()
+    computed.clear()
     found = []
     for i in asked:
         found.append(list(chain[-1].partition(i)))
         for at in lost:
             chain[at].memory.pop(i, None)
-    return at_once, found, [list(rdd.made) for rdd in chain]
+    return at_once, found, [computed, *(list(rdd.made) for rdd in chain[1:])]
 
 
 def rows_of(rng, n):
@@ -476,15 +515,20 @@ def a_lost_partition_is_made_again_from_its_lineage(student, rng):
 
 def sums_of(rows, n):
     """Return the partitions of the sums, and what was made before and after they were asked for."""
-    pairs = RDD(len(rows), lambda i: [tuple(pair) for pair in rows[i]])
-    sums = sum_by_key(pairs, n)
+    made = []
+
+    def compute(i):
+        made.append(i)
+        return [tuple(pair) for pair in rows[i]]
+
+    sums = sum_by_key(RDD(len(rows), compute), n)
     if not hasattr(sums, "partition"):
         return type(sums).__name__
-    before = list(pairs.made)
+    before = list(made)
     found = [[list(pair) for pair in sums.partition(r)] for r in range(sums.n)]
-    once = len(pairs.made)
+    once = len(made)
     sums.partition(0)
-    return sums.n, found, before, once, len(pairs.made) - once
+    return sums.n, found, before, once, len(made) - once
 
 
 def summed(student, rows, n):
