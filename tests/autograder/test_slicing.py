@@ -73,7 +73,13 @@ def test_the_variable_of_a_loop_pulls_in_no_other_loop_over_it() -> None:
     assert loop.statement.needs == ("names", "views")
     again = "for m in m:\n    views[m] = 1"
     assert run("views", measured, "views = {}", again) == [measured, "views = {}", again]
-    assert "m" in statements_of([("code", "for m in names:\n    f(m)\nelse:\n    g(m)")])[0].reads
+    nested = "for k in kinds:\n    for m in kinds[k]:\n        views[m] = k"
+    assert measured not in run("views", measured, "views = {}", nested)
+    for text in (
+        "for m in names:\n    f(m)\nelse:\n    g(m)",
+        "if m:\n    for m in a:\n        f(m)",
+    ):
+        assert "m" in statements_of([("code", text)])[0].reads
 
 
 def test_statements_that_act_on_a_needed_name_run() -> None:
