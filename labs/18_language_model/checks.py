@@ -8,7 +8,12 @@ import numpy as np
 from autograder.checks import Feedback, LabSettings, check, close
 from autograder.errors import StudentError
 
-LAB = LabSettings(wall_s=240, preload=("numpy", "minitorch"))
+GENERATION = "minitorch.serve.generation"
+WITHHELD = (
+    *(f"{GENERATION}.sampling:sample", f"{GENERATION}.sampling:largest"),
+    *(f"{GENERATION}.simulation:simulate_generation", f"{GENERATION}.scheduler:Scheduler"),
+)
+LAB = LabSettings(wall_s=240, preload=("numpy", "minitorch"), withheld=WITHHELD)
 
 
 # ---- 1. pairs
