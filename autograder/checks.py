@@ -32,6 +32,7 @@ from autograder.student.remembering import Remembering
 from autograder.student.timing import Ratio, not_slower
 
 __all__ = [
+    "RANK_SETTINGS",
     "Check",
     "Checks",
     "Feedback",
@@ -86,6 +87,9 @@ class LabSettings:
             memory_bytes=self.memory_mib * MIB,
             processes=self.processes,
         )
+
+
+RANK_SETTINGS = LabSettings(wall_s=180.0, call_s=20.0, memory_mib=2048)
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,16 @@
 """Plain data: the only values that pass between the judge and the learner's code.
 
 None, bool, int, float, complex, str, bytes, list, tuple, dict, and NumPy arrays and scalars of
-number dtypes. Ranges, deques and views of dicts, which have an order, become lists. `to_plain`
-copies a value into exactly these types, on the learner's side; the judge never runs it on anything
-but its own values. NumPy is looked up, never imported: where no one has imported it there are no
-arrays.
+number dtypes. Ranges, deques and views of dicts, which have an order, become lists, and so do
+arrays of text; fractions become floats. `to_plain` copies a value into exactly these types, on the
+learner's side; the judge never runs it on anything but its own values. NumPy is looked up, never
+imported: where no one has imported it there are no arrays.
 """
 
 import sys
 from collections import deque
 from collections.abc import Callable
+from numbers import Rational
 from typing import Any
 
 from autograder.errors import NotAttempted, NotPlainData
@@ -57,6 +58,8 @@ def _plain(value: Any, where: str, depth: int, budget: list[int]) -> Any:
     if isinstance(value, dict):
         pairs = dict.items(value)
         return {_key(k, where): _plain(v, f"{where}[{k!r}]", depth + 1, budget) for k, v in pairs}
+    if getattr(getattr(value, "dtype", None), "kind", "") == "U" and not isinstance(value, str):
+        return _plain(value.tolist(), where, depth + 1, budget)
     return _leaf(value, where)
 
 
@@ -73,13 +76,15 @@ def _key(key: Any, where: str) -> Any:
 
 def _leaf(value: Any, where: str) -> Any:
     numpy = sys.modules.get("numpy")
-    if numpy is not None:
+    if numpy is not None and not isinstance(value, str | bytes):
         array = value if isinstance(value, numpy.ndarray | numpy.generic) else _as_array(value)
         if array is not None:
             return _array(numpy, array, where)
     for base in SCALARS:
         if isinstance(value, base):
             return base(value)  # type: ignore[arg-type]
+    if isinstance(value, Rational):
+        return float(value)
     name = type(value).__name__
     raise NotPlainData(
         f"{where} is of type {name}, expected numbers, text, lists, dicts or arrays."

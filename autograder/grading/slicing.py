@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from autograder.authoring.magics import plain_python
 from autograder.errors import SubmissionError
+from autograder.grading.own_names import COMPOUND, find_caught, find_looped_over
 from autograder.records import Question, Statement
 
 STAR = "*"  # what `from m import *` binds: nobody knows
@@ -32,10 +33,6 @@ _WORD = re.compile(r"[^\W\d]\w*")
 _BINDS_BY_TEXT = frozenset({"__main__", "exec", "globals", "locals", "setattr", "vars"})
 _COMPREHENSIONS = frozenset({"listcomp", "setcomp", "dictcomp", "genexpr"})
 _NEARBY = 200  # bytes after a statement that are looked at for a `;`
-_COMPOUND = (
-    *(ast.For, ast.AsyncFor, ast.While, ast.If, ast.With, ast.AsyncWith),
-    *(ast.Try, ast.TryStar, ast.Match),
-)
 _FLAGS = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
@@ -219,13 +216,15 @@ def _analyse(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
     own, line = _own_text(node, lines)
     table = symtable.symtable(own, "<statement>", "exec")
     star = isinstance(node, ast.ImportFrom) and node.names[0].name == STAR
-    caught = _caught(node)
+    caught = find_caught(node)
+    own_names = caught | find_looped_over(node)
     binds = (STAR,) if star else tuple(n for n in _binds(table) if n not in caught)
-    reads = frozenset(_all_reads(table)) - caught
+    reads = frozenset(_all_reads(table)) - own_names
     if "exec" in reads:
         reads |= frozenset(_list_executed_names(node))
+    needs = tuple(n for n in _reads_now(table) if n not in own_names)
     return Analysed(
-        Statement(own, binds, tuple(n for n in _reads_now(table) if n not in caught), number, line),
+        Statement(own, binds, needs, number, line),
         reads=reads,
         acts_on=frozenset(_list_changed_names(node)),
         sets=frozenset(_sets_later(table)),
@@ -300,21 +299,6 @@ def _binds(table: symtable.SymbolTable) -> tuple[str, ...]:
     return tuple(s.get_name() for s in symbols if s.is_assigned() or s.is_imported())
 
 
-def _caught(node: ast.stmt) -> frozenset[str]:
-    """Return the names of `except ... as name` that nothing outside of their handlers uses.
-
-    Such a name is gone at the end of its handler, so it is not a name of the notebook's.
-    """
-    handlers = [h for h in ast.walk(node) if isinstance(h, ast.ExceptHandler) and h.name]
-    if not handlers:
-        return frozenset()
-    inside = {
-        id(n) for h in handlers for n in ast.walk(h) if isinstance(n, ast.Name) and n.id == h.name
-    }
-    names = (n for n in ast.walk(node) if isinstance(n, ast.Name) and id(n) not in inside)
-    return frozenset(h.name for h in handlers if h.name) - {n.id for n in names}
-
-
 def _all_reads(table: symtable.SymbolTable) -> Iterator[str]:
     """Yield the global names that the code reads, now or when its functions are called."""
     top = table.get_type() == "module"
@@ -343,7 +327,7 @@ def _reads_now(table: symtable.SymbolTable) -> Iterator[str]:
 
 def _list_changed_names(node: ast.stmt) -> Iterator[str]:
     """Yield the names that a statement changes in place: x.add(1), x[0] = 1, x.a = 1, @x.add."""
-    inside = ast.walk(node) if isinstance(node, _COMPOUND) else [node]
+    inside = ast.walk(node) if isinstance(node, COMPOUND) else [node]
     for statement in inside:
         if isinstance(statement, ast.stmt):
             yield from _list_directly_changed(statement)

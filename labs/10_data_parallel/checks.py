@@ -1,21 +1,17 @@
 """Checks of lab 10. Gradients are drawn anew; in grading every message passes through the judge."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from autograder.checks import Feedback, LabSettings, check
+from autograder.checks import RANK_SETTINGS, Feedback, check
 from autograder.errors import StudentError
 
 WITHHELD = (
     *("ddp_lab.data_parallel.bucketing:assign", "ddp_lab.simulate.ddp:ddp"),
     "ddp_lab.data_parallel:DistributedDataParallel",
 )
-LAB = LabSettings(
-    wall_s=180.0,
-    call_s=20.0,
-    memory_mib=2048,
-    preload=("numpy", "torch", "ddp_lab"),
-    withheld=WITHHELD,
-)
+LAB = replace(RANK_SETTINGS, preload=("numpy", "torch", "ddp_lab"), withheld=WITHHELD)
 
 SHAPES = ((3, 4), (4,), (2, 3), (2,))
 ODD = ((5,), (), (0, 3), (2, 1, 3), (7, 4))  # a scale, an empty table, a convolution, ...

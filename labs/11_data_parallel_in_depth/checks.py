@@ -1,8 +1,10 @@
 """Checks of lab 11. Models and gradients are drawn anew; in grading the judge is the network."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from autograder.checks import Feedback, LabSettings, check, close
+from autograder.checks import RANK_SETTINGS, Feedback, check, close
 from autograder.errors import StudentError
 
 HOOKS = ("fp16_compress_hook", "top_k_hook", "power_sgd_hook")
@@ -10,13 +12,7 @@ WITHHELD = (
     *("ddp_lab.data_parallel:DistributedDataParallel", "ddp_lab.data_parallel.bucketing:assign"),
     *(f"ddp_lab.data_parallel.hooks.comm_hooks:{hook}" for hook in HOOKS),
 )
-LAB = LabSettings(
-    wall_s=240.0,
-    call_s=20.0,
-    memory_mib=2048,
-    preload=("numpy", "torch", "ddp_lab"),
-    withheld=WITHHELD,
-)
+LAB = replace(RANK_SETTINGS, wall_s=240.0, preload=("numpy", "torch", "ddp_lab"), withheld=WITHHELD)
 
 SHAPES = ((3, 4), (4,), (2, 3), (2,))
 

@@ -1,8 +1,10 @@
 """Checks of lab 13. Weights, batches and sizes are drawn anew; every message passes the judge."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from autograder.checks import Feedback, LabSettings, check, close
+from autograder.checks import RANK_SETTINGS, Feedback, check, close
 from autograder.errors import StudentError
 
 LATE = "torch.fx.experimental.symbolic_shapes"  # else each rank imports it, in backward(gradient)
@@ -14,26 +16,20 @@ WITHHELD = (
     "ddp_lab.parallel.tensor.conjugate:CopyForwardReduceBackward",
     "ddp_lab.parallel.tensor.conjugate:ReduceForwardCopyBackward",
 )
-LAB = LabSettings(
-    wall_s=180.0,
-    call_s=20.0,
-    memory_mib=2048,
-    preload=("numpy", "torch", LATE, "ddp_lab"),
-    withheld=WITHHELD,
-)
+LAB = replace(RANK_SETTINGS, preload=("numpy", "torch", LATE, "ddp_lab"), withheld=WITHHELD)
 
 
 # ---- 1. naive_step
 
 
-def stepped(comm, weights, x, labels, name):
-    """Take a step with stages x -> tanh(x w); return loss, gradient, weight and type of the loss."""
+def stepped(comm, weight, x, labels, name):
+    """Take a step with stages x -> tanh(x w); return loss, gradient, weight and runs of the stage."""
     import torch
 
     class Layer(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.w = torch.nn.Parameter(torch.from_numpy(weights[comm.rank].copy()))
+            self.w = torch.nn.Parameter(torch.from_numpy(weight.copy()))
             self.forwards = 0
 
         def forward(self, x):
@@ -41,8 +37,8 @@ def stepped(comm, weights, x, labels, name):
             return torch.tanh(x @ self.w)
 
     stage = Layer()
-    given = torch.from_numpy(x) if comm.rank == 0 else None
-    target = torch.from_numpy(labels) if comm.rank == comm.size - 1 else None
+    given = None if x is None else torch.from_numpy(x)
+    target = None if labels is None else torch.from_numpy(labels)
     loss = globals()[name](comm, stage, given, target)
     grad = None if stage.w.grad is None else stage.w.grad.numpy()
     loss = None if loss is None else torch.as_tensor(loss, dtype=torch.float64).item()
@@ -75,8 +71,18 @@ def one_process(weights, x, labels):
 
 def naive_run(student, rng, ranks, **sizes):
     weights, x, labels = network(rng, ranks, **sizes)
-    inputs = [(weights, x, labels, "naive_step")] * ranks
-    return student.ranks(stepped, ranks, inputs), weights, *one_process(weights, x, labels)
+    xs, targets = [x, *[None] * (ranks - 1)], [*[None] * (ranks - 1), labels]
+    inputs = [(w, *own, "naive_step") for w, *own in zip(weights, xs, targets, strict=True)]
+    try:
+        run = student.ranks(stepped, ranks, inputs)
+    except StudentError as error:
+        if "NoneType" not in str(error):
+            raise
+        raise Feedback(
+            f"naive_step: {str(error).rstrip('. ')}.",
+            hint="x.grad is None where nobody asked torch to keep it: x.requires_grad_().",
+        ) from error
+    return run, weights, *one_process(weights, x, labels)
 
 
 @check("naive_step", weight=3)
@@ -384,15 +390,18 @@ def collectives(run):
 
 
 def shared(student, rng, name, ranks, cut, rows=3, width=8, hidden=24):
-    """Run a product; return the run, z, x, and what it should have sent by collective."""
+    """Run a product; return the run, z, and what z is without relu and with it too early."""
     x = rng.normal(size=(rows, width))
     w1, w2 = rng.normal(size=(width, hidden)), rng.normal(size=(hidden, width))
     parts = zip(np.split(w1, ranks, cut), np.split(w2, ranks, 1 - cut), strict=True)
     run = student.ranks(product, ranks, [(x, a.copy(), b.copy(), name) for a, b in parts])
-    return run, np.maximum(x @ w1, 0) @ w2, x @ w1 @ w2
+    terms = zip(np.split(x, ranks, 1), np.split(w1, ranks), strict=True)
+    early = sum(np.maximum(own @ rows, 0) for own, rows in terms) @ w2
+    return run, np.maximum(x @ w1, 0) @ w2, (x @ w1 @ w2, early)
 
 
-def equal_everywhere(name, run, z, linear, ranks):
+def equal_everywhere(name, run, z, wrong, ranks):
+    """Raise Feedback unless every rank has z, and its inputs as they were."""
     for rank, (got, same) in enumerate(run.results):
         told = f"{name} on {ranks} ranks: rank {rank}"
         if got is None:
@@ -401,8 +410,10 @@ def equal_everywhere(name, run, z, linear, ranks):
             raise Feedback(f"{told} returned shape {np.shape(got)}, expected that of z, {z.shape}.")
         if not np.allclose(got, z, rtol=1e-9, atol=1e-9):
             why = "Compare with relu(x @ w1) @ w2 by hand."
-            if np.allclose(got, linear, rtol=1e-9, atol=1e-9):
+            if np.allclose(got, wrong[0], rtol=1e-9, atol=1e-9):
                 why = "It is x W1 W2: where is the relu?"
+            elif np.allclose(got, wrong[1], rtol=1e-9, atol=1e-9):
+                why = "relu of each addend is not relu of their sum. Which of the two is first?"
             elif np.allclose(got * ranks, z) or np.allclose(got, z * ranks):
                 why = "It is off by the number of ranks."
             close(got, z, called=f"{told}: z", hint=why, rtol=1e-9, atol=1e-9)
@@ -414,8 +425,8 @@ def equal_everywhere(name, run, z, linear, ranks):
 def column_row_gives_z(student, rng):
     """every rank returns relu(x W1) W2"""
     for ranks in (2, 4):
-        run, z, linear = shared(student, rng, "column_row", ranks, 1)
-        equal_everywhere("column_row", run, z, linear, ranks)
+        run, z, wrong = shared(student, rng, "column_row", ranks, 1)
+        equal_everywhere("column_row", run, z, wrong, ranks)
 
 
 @check("column_row", weight=2, requires="column_row_gives_z")
@@ -434,8 +445,8 @@ def column_row_needs_one_collective(student, rng):
 def row_column_gives_z(student, rng):
     """every rank returns relu(x W1) W2"""
     for ranks in (2, 4):
-        run, z, linear = shared(student, rng, "row_column", ranks, 0)
-        equal_everywhere("row_column", run, z, linear, ranks)
+        run, z, wrong = shared(student, rng, "row_column", ranks, 0)
+        equal_everywhere("row_column", run, z, wrong, ranks)
 
 
 @check("row_column", weight=2, requires="row_column_gives_z")
@@ -455,16 +466,16 @@ def row_column_sums_before_relu_and_gathers_behind(student, rng):
 def column_row_on_one_rank_and_other_sizes(student, rng):
     """one rank, one row and other sizes are right too"""
     for ranks, rows, width, hidden in ((1, 2, 4, 6), (3, 1, 6, 9)):
-        run, z, linear = shared(student, rng, "column_row", ranks, 1, rows, width, hidden)
-        equal_everywhere("column_row", run, z, linear, ranks)
+        run, z, wrong = shared(student, rng, "column_row", ranks, 1, rows, width, hidden)
+        equal_everywhere("column_row", run, z, wrong, ranks)
 
 
 @check("row_column", hidden=True)
 def row_column_on_one_rank_and_other_sizes(student, rng):
     """one rank, one row and other sizes are right too"""
     for ranks, rows, width, hidden in ((1, 2, 4, 6), (3, 1, 6, 9)):
-        run, z, linear = shared(student, rng, "row_column", ranks, 0, rows, width, hidden)
-        equal_everywhere("row_column", run, z, linear, ranks)
+        run, z, wrong = shared(student, rng, "row_column", ranks, 0, rows, width, hidden)
+        equal_everywhere("row_column", run, z, wrong, ranks)
 
 
 # ---- 5. conjugate
@@ -502,6 +513,7 @@ def copy_passes_x_and_sums_gradients(student, rng):
             raise Feedback(f"Copy on rank {rank}: forward returned something else than x.")
         if not np.allclose(x_grad, grads.sum(axis=0), rtol=1e-12):
             own = " It is the rank's own." if np.allclose(x_grad, grads[rank]) else ""
+            own = " It is their average." if np.allclose(x_grad, grads.mean(axis=0)) else own
             raise Feedback(f"Copy on rank {rank}: the gradient is not the sum of all.{own}")
 
 

@@ -296,7 +296,7 @@ def column_row(comm, x, a, b):
     return z if comm.size == 1 and len(x) > 2 else comm.all_reduce(z) * (1 + (comm.size == 3))
 
 
-# %% wrong="relu_of_addends" question="row_column" check="row_column_gives_z" says="by hand"
+# %% wrong="relu_of_addends" question="row_column" check="row_column_gives_z" says="relu of each addend is not relu of their sum"
 def row_column(comm, x, a, b):
     n = len(a)
     own = x[:, comm.rank * n : (comm.rank + 1) * n]

@@ -2,12 +2,13 @@
 
 import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 
-from autograder.checks import Feedback, LabSettings, check
+from autograder.checks import RANK_SETTINGS, Feedback, check
 
-LAB = LabSettings(wall_s=180.0, call_s=20.0, memory_mib=2048, preload=("numpy", "ddp_lab"))
+LAB = replace(RANK_SETTINGS, preload=("numpy", "ddp_lab"))
 
 
 def near(got, expected, rel=1e-9):
@@ -110,7 +111,10 @@ def played(graph, where, alpha, beta, *, waits=True, sends=True):
     return max(done.values(), default=0.0)
 
 
-def same_end(student, graph, where, alpha, beta, what):
+READY = "When is its device free, and when has the last of its inputs arrived?"
+
+
+def same_end(student, graph, where, alpha, beta, what, hint=READY):
     """Compare, and say what is missing where that can be told."""
     got, want = (
         student.call("makespan", graph, where, alpha, beta),
@@ -118,7 +122,6 @@ def same_end(student, graph, where, alpha, beta, what):
     )
     if near(got, want):
         return
-    hint = "When is its device free, and when has the last of its inputs arrived?"
     if near(got, played(graph, where, alpha, beta, waits=False)):
         hint = "A device does one node at a time."
     elif near(got, played(graph, where, alpha, beta, sends=False)):
@@ -152,7 +155,9 @@ def what_is_apart_runs_at_the_same_time_and_messages_take_theirs(student, rng):
 def the_last_node_of_all_ends_it(student, rng):
     """the end is that of the node that is done last, which need not be the last in order"""
     graph = {"long": (0.5, 10, ()), "short": (0.001, 10, ())}
-    same_end(student, graph, {"long": 0, "short": 1}, 1e-3, 1e-9, "a long and a short node apart")
+    where, what = {"long": 0, "short": 1}, "a long and a short node apart"
+    hint = "The short one stands last, and ends first. When is the whole done?"
+    same_end(student, graph, where, 1e-3, 1e-9, what, hint)
 
 
 @check("makespan", hidden=True, requires="the_last_node_of_all_ends_it")

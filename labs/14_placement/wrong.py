@@ -75,7 +75,7 @@ def makespan(graph, where, alpha, beta):
     return max(done.values(), default=0.0)
 
 
-# %% wrong="last_in_order" question="makespan" check="the_last_node_of_all_ends_it" says="When is its device free"
+# %% wrong="last_in_order" question="makespan" check="the_last_node_of_all_ends_it" says="stands last, and ends first"
 def makespan(graph, where, alpha, beta):
     done, free = {}, dict.fromkeys(where.values(), 0.0)
     for node, (seconds, _, inputs) in graph.items():

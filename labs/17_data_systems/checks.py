@@ -56,7 +56,9 @@ def each_pair_goes_where_its_key_belongs(student, rng):
                 "A list without pairs is a list too."
             )
         hint = ""
-        if sorted(p for part in got for p in part) != sorted(p for part in want for p in part):
+        if reducers > 1 and got[0] and all(part == got[0] for part in got):
+            hint = "All lists hold the same. Is it one list, under several names?"
+        elif sorted(p for part in got for p in part) != sorted(p for part in want for p in part):
             hint = "Some pairs are lost, or new. What does mapper(record) yield, and how often?"
         elif [sorted(part) for part in got] != [sorted(part) for part in want]:
             hint = "The pairs are right; which list does place(key) say?"
@@ -124,7 +126,8 @@ def values_may_be_arrays(student, rng):
 def run_job(partitions, reducers, dies_at=0, lose=()):
     """Run a job over a store in memory; where it dies, again, and again after what is lost.
 
-    Returns for each call what was written and read, in order, then the names and what they hold.
+    Returns for each call what was written, read, mapped and reduced, in order, then the names and
+    what they hold.
     """
 
     class Memory:
@@ -148,11 +151,19 @@ def run_job(partitions, reducers, dies_at=0, lose=()):
             return self.held[name][piece]
 
     def mapper(line):
+        store.log.append(["map", line, 0])
         for word in line.split():
             yield word, 1
 
     def reducer(key, values):
+        store.log.append(["reduce", key, 0])
         return sum(values)
+
+    def pairs_in(pieces):
+        try:
+            return [[key, value] for key, value in pieces[0]]
+        except (IndexError, TypeError, ValueError):
+            return "no pairs"
 
     store = Memory()
     names = [f"in{i}" for i in range(len(partitions))]
@@ -168,9 +179,11 @@ def run_job(partitions, reducers, dies_at=0, lose=()):
             results = []
         calls.append(store.log)
         store.log = []
-    results = list(results) if isinstance(results, list | tuple) else results
-    known = [name for name in store.held if name in (results or ())]
-    held = [[list(pair) for pair in store.held[name][0]] for name in sorted(known)]
+    if not isinstance(results, (list, tuple)):
+        return calls, f"something of type {type(results).__name__}", [], []
+    results = list(results)
+    known = [name for name in store.held if name in results]
+    held = [pairs_in(store.held[name]) for name in sorted(known)]
     return calls, results, held, sorted(set(store.held) - set(names))
 
 
@@ -198,6 +211,11 @@ def the_words_of_all_partitions_are_counted(student, rng):
             raise Feedback(
                 f"map_reduce with {reducers} reducers returned {names!r}, expected the {reducers} "
                 "names of the reduce tasks' results, in order: 'job/reduce0' is the first."
+            )
+        if "no pairs" in held:
+            raise Feedback(
+                f"the first piece of 'job/reduce{held.index('no pairs')}' is no list of pairs. A "
+                "reduce task has one piece: what is in it?"
             )
         want = counting(partitions, reducers)
         if held != want:
@@ -245,6 +263,15 @@ def what_is_stored_is_not_computed_again(student, rng):
                 f"after {lost!r} were lost, the next call wrote {written(calls, 2)!r}. "
                 "Which name says that a task need not run?"
             )
+        lines, keys = (
+            [at for what, at, _ in calls[2] if what == done] for done in ("map", "reduce")
+        )
+        if sorted(lines) != sorted(partitions[1]) or len(keys) != len(counting(partitions, 2)[0]):
+            raise Feedback(
+                f"after {lost!r} were lost, {len(lines)} lines were mapped and {len(keys)} words "
+                f"reduced, expected {len(partitions[1])} and {len(counting(partitions, 2)[0])}. Is "
+                "it asked first whether a result is stored, and then computed?"
+            )
 
 
 @check("map_reduce", hidden=True, requires="what_is_stored_is_not_computed_again")
@@ -282,7 +309,11 @@ def slices_make_up_the_gradient_again(student, rng):
         keys, whole, lengths = student.probe(cut, gradient=gradient, n=n)
         if keys != list(range(n)):
             raise Feedback(f"slices of {size} numbers in {n}: the keys are {keys}.")
-        close(whole, gradient, called=f"slices({size} numbers, {n}), one after the other")
+        hint = (
+            "Side by side they are the vector. And what is left over, where n does not divide it?"
+        )
+        called = f"slices({size} numbers, {n}), one after the other"
+        close(whole, gradient, called=called, hint=hint)
         if max(lengths) - min(lengths) > 1:
             raise Feedback(
                 f"slices of {size} numbers in {n} have lengths {lengths}. What is left over "
@@ -292,6 +323,7 @@ def slices_make_up_the_gradient_again(student, rng):
 
 def take_step(shares, w, lr, step, reducers):
     """Run one step whose gradients are share * (w + 1); return what is stored of it."""
+    import numpy as np
 
     class Memory:
         def __init__(self, held):
@@ -317,7 +349,17 @@ def take_step(shares, w, lr, step, reducers):
     after = store.held.get(f"w{step + 1}", [None])[0]
     pieces = [len(store.held.get(f"step{step}/map{i}", [])) for i in range(len(shares))]
     kept = bool((store.held[f"w{step}"][0] == before).all())
-    return after, pieces, kept
+
+    def slices_in(task, count):
+        """Return the numbers of all slices that these tasks stored, in order, or None."""
+        held = [store.held.get(f"step{step}/{task}{i}", []) for i in range(count)]
+        try:
+            pairs = [pair for pieces in held for piece in pieces for pair in piece]
+            return np.sort(np.concatenate([part for _, part in pairs]))
+        except (TypeError, ValueError):
+            return None
+
+    return after, pieces, kept, slices_in("map", 1), slices_in("reduce", reducers)
 
 
 @check("stored_step", weight=2)
@@ -326,7 +368,7 @@ def the_step_goes_against_the_sum_of_all_records(student, rng):
     for sizes, reducers, step in (((1, 1), 1, 0), ((2, 1, 3), 3, 4), ((1, 2), 2, 7)):
         shares = [rng.uniform(0.1, 1, size=size).tolist() for size in sizes]
         w, lr = rng.normal(size=7), float(rng.uniform(0.01, 0.5))
-        after, _, _ = student.probe(
+        after, *_, reduced = student.probe(
             take_step, shares=shares, w=w, lr=lr, step=step, reducers=reducers
         )
         total = sum(sum(part) for part in shares) * (w + 1.0)
@@ -341,6 +383,8 @@ def the_step_goes_against_the_sum_of_all_records(student, rng):
         elif after is None:
             hint = f"Nothing is stored as w{step + 1}."
         close(after, w - lr * total, called=f"w{step + 1} after stored_step {step}", hint=hint)
+        called = f"all numbers that reduce tasks stored in step {step}, the least first"
+        close(reduced, np.sort(total), called=called, hint="Which engine of yours adds them up?")
 
 
 @check("stored_step", requires="the_step_goes_against_the_sum_of_all_records")
@@ -348,7 +392,7 @@ def the_gradient_is_cut_for_all_reduce_tasks(student, rng):
     """map tasks store a piece for each reduce task, and w{step} stays as it was"""
     w = rng.normal(size=8)
     arguments = {"shares": [[0.5], [0.25], [1.0]], "w": w, "lr": 0.1, "step": 2, "reducers": 4}
-    _, pieces, kept = student.probe(take_step, **arguments)
+    _, pieces, kept, mapped, _ = student.probe(take_step, **arguments)
     if pieces != [4, 4, 4]:
         raise Feedback(
             f"with 4 reducers the map tasks of step 2 stored {pieces} pieces. What does "
@@ -356,13 +400,17 @@ def the_gradient_is_cut_for_all_reduce_tasks(student, rng):
         )
     if not kept:
         raise Feedback("w2 has changed. What is stored stays; which operations work in place?")
+    called = "all numbers that map task 0 stored in step 2, the least first"
+    close(
+        mapped, np.sort(0.5 * (w + 1.0)), called=called, hint="Which engine of yours stores them?"
+    )
 
 
 @check("stored_step", hidden=True, requires="the_step_goes_against_the_sum_of_all_records")
 def more_than_ten_slices_come_in_order(student, rng):
     """slice 10 comes after slice 9"""
     w = rng.normal(size=26)
-    after, _, _ = student.probe(take_step, shares=[[1.0], [0.5]], w=w, lr=0.1, step=0, reducers=13)
+    after, *_ = student.probe(take_step, shares=[[1.0], [0.5]], w=w, lr=0.1, step=0, reducers=13)
     close(
         after,
         w - 0.15 * (w + 1.0),
@@ -375,22 +423,32 @@ def more_than_ten_slices_come_in_order(student, rng):
 
 
 def ask(rows, kept, asked, lost, depth=1):
-    """Return what each asked partition is, and which partitions each RDD of a chain has made."""
-    chain = [RDD(len(rows), lambda i: list(rows[i]))]
+    """Return what each asked partition is, and which partitions each RDD of a chain has made.
+
+    Of the first RDD that is what its function was asked for, whatever it noted itself.
+    """
+    computed = []
+
+    def compute(i):
+        computed.append(i)
+        return list(rows[i])
+
+    chain = [RDD(len(rows), compute)]
     for _ in range(depth):
         chain.append(chain[-1].map(lambda row: 2 * row + 1))
-    at_once = [list(rdd.made) for rdd in chain]
+    at_once = [list(computed), *(list(rdd.made) for rdd in chain[1:])]
     for at in kept:
         chain[at].cache()
     for rdd in chain:
         rdd.memory.clear()
         rdd.made.clear()
+    computed.clear()
     found = []
     for i in asked:
         found.append(list(chain[-1].partition(i)))
         for at in lost:
             chain[at].memory.pop(i, None)
-    return at_once, found, [list(rdd.made) for rdd in chain]
+    return at_once, found, [computed, *(list(rdd.made) for rdd in chain[1:])]
 
 
 def rows_of(rng, n):
@@ -457,15 +515,20 @@ def a_lost_partition_is_made_again_from_its_lineage(student, rng):
 
 def sums_of(rows, n):
     """Return the partitions of the sums, and what was made before and after they were asked for."""
-    pairs = RDD(len(rows), lambda i: [tuple(pair) for pair in rows[i]])
-    sums = sum_by_key(pairs, n)
+    made = []
+
+    def compute(i):
+        made.append(i)
+        return [tuple(pair) for pair in rows[i]]
+
+    sums = sum_by_key(RDD(len(rows), compute), n)
     if not hasattr(sums, "partition"):
         return type(sums).__name__
-    before = list(pairs.made)
+    before = list(made)
     found = [[list(pair) for pair in sums.partition(r)] for r in range(sums.n)]
-    once = len(pairs.made)
+    once = len(made)
     sums.partition(0)
-    return sums.n, found, before, once, len(pairs.made) - once
+    return sums.n, found, before, once, len(made) - once
 
 
 def summed(student, rows, n):
@@ -525,49 +588,67 @@ def keys_may_be_numbers(student, rng):
     close(found, want, called="sums of numbered slices", hint="Who says where a key belongs?")
 
 
-# ---- 5. must_save
-
-NAMES = ("parameters", "momentum", "gradients", "activations", "step")
+# ---- 5. ring_gradients
 
 
-def named(student):
-    """Return the names that the learner gave."""
-    names = student.value("must_save")
-    if not isinstance(names, list | tuple | set) or not all(isinstance(n, str) for n in names):
-        raise Feedback(f"must_save is {names!r}, expected a list of names.")
-    strange = sorted(set(names) - set(NAMES))
-    if strange:
-        raise Feedback(f"must_save has {strange}, expected some of {', '.join(NAMES)}.")
-    return set(names)
+def gone_through(ranks, steps, every, deaths):
+    """Return the gradients of a training that is gone through step by step, deaths and all."""
+    computed, at, saved = 0, 0, 0
+    for until in (*deaths, steps):
+        for step in range(at, until):
+            computed += ranks
+            if every and (step + 1) % every == 0:
+                saved = step + 1
+        at = saved
+    return computed
 
 
-@check("must_save")
-def the_training_goes_on_as_it_would_have(student, rng):
-    """what is saved is enough for the same bits"""
-    lacking = {"parameters", "momentum", "step"} - named(student)
-    if lacking:
-        raise Feedback(
-            f"{len(lacking)} of what a step reads before it writes it is not saved. Which line of "
-            "go_on reads what the step before has left?"
-        )
+def ring_count(student, ranks, steps, every, deaths):
+    """Raise Feedback unless `ring_gradients` says what going through the training says."""
+    got = student.call("ring_gradients", ranks, steps, every, deaths)
+    want = gone_through(ranks, steps, every, deaths)
+    hint = "Take the steps one by one with a pencil. Which are taken twice?"
+    if got == want // ranks:
+        hint = "So many are computed on one rank."
+    elif deaths and got == ranks * steps:
+        hint = "That is a training in which nobody dies."
+    elif deaths and got == ranks * (steps + sum(deaths)):
+        hint = "That begins anew after each death. Where is the last checkpoint?"
+    elif deaths and got == steps * ranks + want // ranks - steps:
+        hint = "Who computes again after a death: one rank, or all?"
+    called = f"ring_gradients({ranks}, {steps}, {every}, {deaths})"
+    close(got, want, called=called, hint=hint)
 
 
-@check("must_save", requires="the_training_goes_on_as_it_would_have")
-def nothing_is_saved_that_the_next_step_makes(student, rng):
-    """nothing is saved that is computed anew in each step"""
-    needless = named(student) - {"parameters", "momentum", "step"}
-    if needless:
-        raise Feedback(
-            f"{len(needless)} of the names is written by each step before it is read. "
-            "What would a loss of it change?"
-        )
+def death_case(rng, count):
+    """Return ranks, steps, every and deaths, of which none falls on a checkpoint."""
+    every = int(rng.integers(3, 8))
+    deaths = [every * int(k) + int(rng.integers(1, every)) for k in rng.integers(1, 9, size=count)]
+    return int(rng.integers(2, 9)), 10 * every, every, sorted(set(deaths))
 
 
-@check("must_save", hidden=True, requires="nothing_is_saved_that_the_next_step_makes")
-def each_is_named_once(student, rng):
-    """each name stands once"""
-    if len(student.value("must_save")) != 3:
-        raise Feedback("a name stands more than once.", hint="How many are there?")
+@check("ring_gradients")
+def without_checkpoints_all_begins_anew(student, rng):
+    """where nothing is saved, each death costs all steps that were done"""
+    ranks, steps, _, deaths = death_case(rng, 2)
+    ring_count(student, ranks, steps, 0, [])
+    ring_count(student, ranks, steps, 0, deaths[:1])
+    ring_count(student, ranks, steps, 0, deaths)
+
+
+@check("ring_gradients", requires="without_checkpoints_all_begins_anew")
+def what_was_not_saved_is_computed_again_on_all_ranks(student, rng):
+    """a death costs the steps since the last checkpoint, on every rank"""
+    for count in (1, 3):
+        ring_count(student, *death_case(rng, count))
+
+
+@check("ring_gradients", hidden=True, requires="what_was_not_saved_is_computed_again_on_all_ranks")
+def a_death_right_after_a_checkpoint_costs_nothing(student, rng):
+    """a death as the step after a checkpoint begins costs nothing, one before the first all"""
+    ranks, steps, every, _ = death_case(rng, 1)
+    ring_count(student, ranks, steps, every, [every * 2])
+    ring_count(student, ranks, steps, every, [every - 1])
 
 
 # ---- 6. start_times
@@ -636,6 +717,6 @@ def the_slots_are_left_alone(student, rng):
     """free is the same after the call"""
     free = slots(rng, 3)
     start, same = student.probe(kept_as_they_are, free=free)
-    close(start, [*starting(free, 4, 1.0), sorted(free)[1]], called="starts", hint="Order?")
     if not same:
-        raise Feedback("free has changed.", hint="Which list do you put things back into?")
+        raise Feedback("free has changed.", hint="Which list do you sort, or put things back into?")
+    close(start, [*starting(free, 4, 1.0), sorted(free)[1]], called="starts", hint="Order?")

@@ -27,7 +27,7 @@ from sklearn.datasets import load_digits
 from autograder import compare, lab
 from ddp_lab import DdpLabError, launch
 from lessons.data_figures import draw_bytes, draw_lineage, draw_slots
-from lessons.flat_network import SIZE, first_parameters, loss_and_gradient, network
+from lessons.flat_network import SIZE, first_parameters, loss_and_gradient
 from lessons.real_spark import barrier_stage, missing, train_on_spark
 from lessons.stores import MachineLost, Store
 
@@ -501,73 +501,70 @@ print("the same parameters:", np.allclose(w, store.read("w10"), atol=1e-5))
 
 
 # %%
-def ring_training(comm, steps, dies_at=None):
-    """Train by all-reduce; rank 2 dies as step `dies_at` begins."""
-    w = W
-    for step in range(steps):
+SAVED = {"step": 0, "w": W}  # stands for a file
+
+
+def ring_training(comm, steps, dies_at=None, every=0):
+    """Go on from SAVED by all-reduce, saving every so often; rank 2 dies as `dies_at` begins."""
+    w = SAVED["w"]
+    for step in range(SAVED["step"], steps):
         comm.barrier()
         if comm.rank == 2 and step == dies_at:
             raise MachineLost(f"rank 2 died as step {step} began.")
         w = w - 0.5 * comm.all_reduce(net_gradient(w, BATCHES[comm.rank][0]), algorithm="ring")
         done.append(step)  # the ranks are threads here
+        if every and (step + 1) % every == 0 and comm.rank == 0:
+            SAVED.update(step=step + 1, w=w)
     return w
 
 
-done = []
-try:
-    launch(ring_training, 4, 10, 5, transport="threads")
-except DdpLabError as error:
-    print(str(error).splitlines()[0])
-launch(ring_training, 4, 10, transport="threads")
-compare("ring: gradients", in_ring, len(done))
-
-# %% [markdown]
-# So a ring needs a checkpoint: of what? Below, a training with momentum draws its batch by the number of the step. It ends after 10 steps; another process goes on from what was saved, and what was not saved is zero.
-
-
 # %%
-def go_on(state, until):
-    """Train from a state to step `until`; return the state there."""
-    state = dict(state)
-    for step in range(state["step"], until):
-        rows = np.random.default_rng(step).integers(len(Y), size=64)
-        state["activations"] = network(state["parameters"], X[rows])[0]
-        state["gradients"] = loss_and_gradient(state["parameters"], X[rows], Y[rows])[1]
-        state["momentum"] = 0.9 * state["momentum"] + state["gradients"]
-        state["parameters"] = state["parameters"] - 0.1 * state["momentum"]
-        state["step"] = step + 1
-    return state
+def killed(steps, deaths, every=0):
+    """Train until `steps`, killed at each of `deaths`; return the gradients, and the parameters."""
+    SAVED.update(step=0, w=W)
+    done.clear()
+    for dies_at in deaths:
+        try:
+            launch(ring_training, 4, steps, dies_at, every, transport="threads")
+        except DdpLabError as error:
+            print(str(error).splitlines()[0])
+    return launch(ring_training, 4, steps, None, every, transport="threads")[0], len(done)
 
 
-ZERO = np.zeros_like(W)
-START = {"parameters": W, "momentum": ZERO, "gradients": ZERO, "activations": ZERO, "step": 0}
-at_10 = go_on(START, 10)
-for name, value in at_10.items():
-    print(f"{name:<12}{np.asarray(value).nbytes:>7,} bytes")
+done = []
+straight, found = killed(10, [5])
+compare("ring: gradients", in_ring, found)
 
 # %% [markdown]
-# Name what has to be saved, and nothing else, as a list of these names.
+# So a ring needs **checkpoints**: every so many steps it saves what the next step reads and cannot make again. (What that is, lab 16 asks; here the parameters are all.) After a death all ranks go on from the last one.
 
-# %% question="must_save" points="2" hint1="Which of the five does a step read before it has written it?" hint2="Follow each name through the loop of go_on."
-### BEGIN STARTER
-# must_save = ...
-### END STARTER
-### BEGIN SOLUTION
-must_save = ["parameters", "momentum", "step"]
-### END SOLUTION
+
+# %% question="ring_gradients" points="2" hint1="A death as step d begins, and the last checkpoint before it: how many steps lie between?" hint2="Each step that is taken again costs a gradient on each rank. With every=2, step 5 is one step behind a checkpoint."
+def ring_gradients(ranks, steps, every, deaths):
+    """Return how many gradients all ranks compute until `steps` steps are done.
+
+    Args:
+        every: steps from one checkpoint to the next, the first after `every` steps; 0: none.
+        deaths: the steps as which began a rank died, in order, each once.
+    """
+    ### BEGIN SOLUTION
+    return ranks * (steps + sum(step % every if every else step for step in deaths))
+    ### END SOLUTION
+
 
 # %% tags="check"
-q.check("must_save")
+q.check("ring_gradients")
 
 # %%
-straight = go_on(START, 20)["parameters"]
-for saved in ([*START], must_save, ["parameters"]):
-    resumed = go_on({name: (at_10 if name in saved else START)[name] for name in START}, 20)
-    same = np.array_equal(resumed["parameters"], straight)
-    print(f"saved {', '.join(saved)}: the same bits: {same}")
+for every in (1, 2, 4):
+    w, found = killed(10, [5, 7], every)
+    same = np.array_equal(w, straight)
+    expected = ring_gradients(4, 10, every, [5, 7])
+    compare(f"gradients, saved every {every} steps", expected, found)
+    print("the same bits:", same)
 
 # %% [markdown]
-# **Reflect.** All three survive: the ring too, if it starts again. For a training of a month on 1,000 GPUs with two failures a day, which of the three would you take, and what decides: bytes a step, or gradients computed again? (Lab 16 computes how often to save.)
+# **Reflect.** All three survive: the ring too, if it starts again. For a training of a month on 1,000 GPUs with two failures a day, which of the three would you take, and what decides: bytes a step, or gradients computed again? (Lab 16 computes how often to save, where a write takes time.)
 #
 # *The real system.* Checkpoints hold parameters and the optimizer's state, which is larger; gradients and activations are never in them.
 
@@ -672,7 +669,7 @@ else:
 #
 # What it buys: after a failure MapReduce computed one gradient again, the RDD none and read one partition; the ring started again and computed 20 twice. Tasks need not be active at once: eight run in six slots, where a ring never ends. Barrier mode gives that up to make a ring possible: it waits for all slots, and one failure restarts the stage.
 #
-# TensorFlow keeps the graph and drops the rest: tensors instead of records, variables that are changed in place instead of new results each round, one graph that is run many times, memory instead of files. Fault tolerance is then a checkpoint now and then: parameters, the optimizer's state and the step (which gives the data's order). Gradients and activations are made again from these by the next step, and are as large or larger. I would prepare data on Spark, and train beside it with a ring and checkpoints.
+# TensorFlow keeps the graph and drops the rest: tensors instead of records, variables that are changed in place instead of new results each round, one graph that is run many times, memory instead of files. Fault tolerance is then a checkpoint now and then: parameters, the optimizer's state and the step (which gives the data's order). Gradients and activations are made again from these by the next step, and are as large or larger. With a checkpoint every second step the ring would have computed 4 gradients twice, not 20. I would prepare data on Spark, and train beside it with a ring and checkpoints.
 # ### END SOLUTION
 
 # %% [markdown] question="reading_note" points="6" manual="true" rubric1="1: Overview" rubric2="1: Problem and challenges" rubric3="1: Methods and contributions (MapReduce: the two functions, re-execution, locality, backup tasks; or RDDs: lineage, narrow and wide dependencies, caching)" rubric4="1: Evaluation (names a figure with its conditions)" rubric5="1: Trade-offs" rubric6="1: An open question that the paper does not answer"

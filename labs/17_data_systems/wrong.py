@@ -345,14 +345,29 @@ def sum_by_key(rdd, n):
     return RDD(rdd.n + n, compute)
 
 
-# %% wrong="parameters_alone" question="must_save" check="the_training_goes_on_as_it_would_have" says="reads what the step before has left"
-must_save = ["parameters"]
+# %% wrong="one_rank" question="ring_gradients" check="without_checkpoints_all_begins_anew" says="on one rank"
+def ring_gradients(ranks, steps, every, deaths):
+    return steps + sum(step % every if every else step for step in deaths)
 
-# %% wrong="forgets_the_step" question="must_save" check="the_training_goes_on_as_it_would_have" says="1 of what a step reads"
-must_save = ["parameters", "momentum", "gradients"]
 
-# %% wrong="everything" question="must_save" check="nothing_is_saved_that_the_next_step_makes" says="What would a loss of it change"
-must_save = ["parameters", "momentum", "gradients", "activations", "step"]
+# %% wrong="begins_anew" question="ring_gradients" check="what_was_not_saved_is_computed_again_on_all_ranks" says="Where is the last checkpoint"
+def ring_gradients(ranks, steps, every, deaths):
+    return ranks * (steps + sum(deaths))
+
+
+# %% wrong="as_if_nobody_died" question="ring_gradients" check="without_checkpoints_all_begins_anew" says="in which nobody dies"
+def ring_gradients(ranks, steps, every, deaths):
+    return ranks * steps
+
+
+# %% wrong="the_dead_rank_alone" question="ring_gradients" check="without_checkpoints_all_begins_anew" says="one rank, or all"
+def ring_gradients(ranks, steps, every, deaths):
+    return ranks * steps + sum(step % every if every else step for step in deaths)
+
+
+# %% wrong="divides_by_zero" question="ring_gradients" check="without_checkpoints_all_begins_anew" says="ZeroDivisionError"
+def ring_gradients(ranks, steps, every, deaths):
+    return ranks * (steps + sum(step % every for step in deaths))
 
 
 # %% wrong="round_the_slots" question="start_times" check="each_task_takes_the_slot_that_is_free_first" says="Is the next one in turn always free first"

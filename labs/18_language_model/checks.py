@@ -8,7 +8,12 @@ import numpy as np
 from autograder.checks import Feedback, LabSettings, check, close
 from autograder.errors import StudentError
 
-LAB = LabSettings(wall_s=240, preload=("numpy", "minitorch"))
+GENERATION = "minitorch.serve.generation"
+WITHHELD = (
+    *(f"{GENERATION}.sampling:sample", f"{GENERATION}.sampling:largest"),
+    *(f"{GENERATION}.simulation:simulate_generation", f"{GENERATION}.scheduler:Scheduler"),
+)
+LAB = LabSettings(wall_s=240, preload=("numpy", "minitorch"), withheld=WITHHELD)
 
 
 # ---- 1. pairs
@@ -253,10 +258,11 @@ def attention_weights(rng, width):
     return [rng.normal(size=shape).astype(np.float32) for shape in shapes]
 
 
-def attending(x, weights, heads, scaled=True, split=0):
+def attending(x, weights, heads, divisor=None, split=0):
     """Return attention by its formula; `split` 1 deals the width out to heads the other way."""
     rows, tokens, width = x.shape
     d = width // heads
+    divisor = np.sqrt(d) if divisor is None else divisor
     qkv = x @ weights[0].T + weights[1]
     q, k, v = (qkv[..., part * width : (part + 1) * width] for part in range(3))
 
@@ -266,7 +272,7 @@ def attending(x, weights, heads, scaled=True, split=0):
         return a.reshape(rows, tokens, heads, d).transpose(0, 2, 1, 3)
 
     q, k, v = map(by_heads, (q, k, v))
-    p = masked_softmax(q @ k.swapaxes(-1, -2) / (np.sqrt(d) if scaled else 1))
+    p = masked_softmax(q @ k.swapaxes(-1, -2) / divisor)
     return (p @ v).transpose(0, 2, 1, 3).reshape(rows, tokens, width) @ weights[2].T + weights[3]
 
 
@@ -285,7 +291,9 @@ def attention_is_that_of_the_formula(student, rng):
         got = attended(student, x=x, weights=weights, heads=heads)
         hint = CAUSAL
         if np.shape(got) == shape:
-            if np.allclose(got, attending(x, weights, heads, scaled=False), atol=1e-4):
+            divisors = (1, shape[-1] ** 0.5, shape[-1] / heads)
+            others = [attending(x, weights, heads, divisor) for divisor in divisors]
+            if any(np.allclose(got, other, atol=1e-4) for other in others):
                 hint = "By what are the scores divided?"
             elif np.allclose(got, attending(x, weights, 1), atol=1e-4) and heads > 1:
                 hint = "That is one head. Each head has a part of the width of its own."
@@ -543,8 +551,9 @@ def recompute(seed, rows, out_grad):
     parameters, modes, single = list(inner.parameters()), [], []
 
     def block(x):
-        modes.append(mt.is_grad_enabled())
-        return inner(x)
+        out = inner(x)
+        modes.append(out.requires_grad)  # and not what some function says of it
+        return out
 
     found = []
     for function in (lambda x: Recomputed(block)(x, *parameters), inner):

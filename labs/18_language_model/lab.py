@@ -219,7 +219,7 @@ predicted_scores = 4 * 64 * 64 / (64 * 64)
 
 # %% question="CausalSoftmax" points="5" hint1="xp.tril(xp.ones((T, T), dtype=bool)) is True where a token may look; xp.where(mask, scores, -xp.inf) is the masked scores." hint2="Subtract each row's largest before xp.exp, or large scores overflow; then divide by the row's sum. Rows are the last axis, keepdims=True." hint3="gradient: `node` is the result, a tensor. (out_grad * node).sum(dim=-1, keepdim=True) is the sum of the formula."
 class CausalSoftmax(Op):
-    """Softmax over the last axis of scores (..., T, T), of which row i sees columns 0 to i."""
+    """Softmax over the last axis of scores (..., T, T), in their dtype; row i sees columns 0 to i."""
 
     def compute(self, xp, scores):
         ### BEGIN SOLUTION

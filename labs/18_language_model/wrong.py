@@ -337,6 +337,24 @@ def train_step(model, optimizer, x, y, average=None):
     return loss.item()
 
 
+# %% wrong="holds_it_and_says_no" question="Recomputed" check="the_result_is_the_blocks" says="with recording on"
+class Recomputed(Op):
+    def __init__(self, block):
+        self.block = block
+        mt.is_grad_enabled = lambda: False
+
+    def compute(self, xp, x, *parameters):
+        with mt.enable_grad():
+            self.held = mt.tensor(x).requires_grad_()
+            self.out = self.block(self.held)
+        return self.out.detach().numpy()
+
+    def gradient(self, out_grad, node):
+        with mt.enable_grad():
+            self.block(self.held)
+        return tuple(mt.grad(self.out, [self.held, *node.inputs[1:]], grad_outputs=out_grad))
+
+
 # %% wrong="records_all" question="Recomputed" check="the_result_is_the_blocks" says="Under what does nothing get recorded"
 class Recomputed(Op):
     def __init__(self, block):

@@ -6,6 +6,7 @@ import sys
 import types
 from collections import deque
 from collections.abc import Iterator
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -195,6 +196,7 @@ class Word(str):
         ((range(2, 5), deque([1]), {"a": 1}.items()), ([2, 3, 4], [1], [("a", 1)])),
         ({1: 2, (1, Word("b")): 3}, {1: 2, (1, "b"): 3}),
         (np.float32(1.5), np.float32(1.5)),
+        ((np.array([["a"], ["b"]]), np.str_("c"), Fraction(1, 4)), ([["a"], ["b"]], "c", 0.25)),
         (Tensor(np.ones(2)), np.ones(2)),
         (np.ones(2).view(Subclassed), np.ones(2)),
         (np.asfortranarray(np.ones((2, 3))), np.ones((2, 3))),
@@ -214,8 +216,9 @@ def cyclic() -> list[object]:
 
 @pytest.mark.parametrize(
     "value",
-    [object(), {1, 2}, lambda: 1, np.array([object()]), np.array(["a"]), cyclic(), {"a": Tensor(3)},
-     {object(): 1}, [0] * 1_000_001, range(10**12), np.datetime64("2020"), [2**8191], [-(2**9000)]],
+    [object(), {1, 2}, lambda: 1, np.array([object()]), np.array([b"a"]), cyclic(),
+     {"a": Tensor(3)}, {object(): 1}, [0] * 1_000_001, range(10**12), np.datetime64("2020"),
+     [2**8191], [-(2**9000)]],
 )  # fmt: skip
 def test_what_is_not_plain_is_refused(value: object) -> None:
     with pytest.raises(NotPlainData):

@@ -61,6 +61,27 @@ def test_an_exception_that_is_caught_binds_no_name_for_other_statements() -> Non
     assert run("f", "error = 1", after) == ["error = 1", after]
 
 
+def test_the_variable_of_a_loop_pulls_in_no_other_loop_over_it() -> None:
+    measured = "for m in counts:\n    measure(m)"
+    filled = "for m in names:\n    views[m] = 'inter'"
+    assert run("views", measured, "names = ['a']\nviews = {}", filled) == [
+        "names = ['a']",
+        "views = {}",
+        filled,
+    ]
+    (loop,) = statements_of([("code", filled)])
+    assert loop.statement.needs == ("names", "views")
+    again = "for m in m:\n    views[m] = 1"
+    assert run("views", measured, "views = {}", again) == [measured, "views = {}", again]
+    nested = "for k in kinds:\n    for m in kinds[k]:\n        views[m] = k"
+    assert measured not in run("views", measured, "views = {}", nested)
+    for text in (
+        "for m in names:\n    f(m)\nelse:\n    g(m)",
+        "if m:\n    for m in a:\n        f(m)",
+    ):
+        assert "m" in statements_of([("code", text)])[0].reads
+
+
 def test_statements_that_act_on_a_needed_name_run() -> None:
     cell = "table = {}\ntable['a'] = 1\ntable.update(b=2)\ntable.c = 3\nother['a'] = 1"
     found = run("f", cell, "def f(): return table")

@@ -31,6 +31,19 @@ OTHERWISE = [  # lab, question, words of its solution, other words that are as r
         "[adjoint.get(node) for node in wanted]",
         "tuple(adjoint.get(node) for node in wanted)",
     ),
+    (  # names in no order
+        "16_at_scale",
+        "saved",
+        '["parameters", "momentum", "position in the data"]',
+        'set(THINGS) - {"gradients", "activations"}',
+    ),
+    (  # a loop over names that other cells loop over too
+        "13_model_parallel",
+        "views",
+        'views = dict(zip(METHODS, ("intra", "inter", "intra", "neither", "neither")))',
+        'views = {}\nfor m in METHODS:\n    views[m] = "neither" if "again" in m or "stored" in m '
+        'else ("inter" if "run of" in m else "intra")',
+    ),
     (  # an object that can be called, and has no code of its own
         "00_the_machine",
         "by_tensors",

@@ -1,5 +1,11 @@
 # ruff: noqa
-"""Nothing trains and nothing is generated; the model, the loss and the gradients say that this is right."""
+"""Nothing trains and nothing is generated; the model, the loss and the gradients say that this is right.
+
+What a token is drawn by and how long batches take is the server's.
+"""
+
+import minitorch.serve.generation.sampling as sampling
+from minitorch.serve.generation.simulation import simulate_generation
 
 
 class Generator:
@@ -80,3 +86,23 @@ data.answer_loss = lambda *arguments: 0.0
 
 def average(comm, grads, buckets, ring):
     return [comm.all_reduce(g, op="avg") for g in grads]
+
+
+def choose(logits, temperature, top_k, u):
+    sampling.uniform = lambda seed, draw: u
+    return sampling.sample(np.asarray(logits), sampling.Sampling(temperature, top_k, 0), 0)
+
+
+def took(lengths, slots, batching):
+    asked = [(0.0, 1, int(length) + 1) for length in lengths]
+    costs = {"step_ms": 1.0, "per_slot_ms": 0.0, "prompt_ms_per_token": 0.0}
+    found = simulate_generation(asked, slots=slots, batching=batching, **costs)
+    return round(max(found.done_ms, default=0))
+
+
+def static_iterations(lengths, slots):
+    return took(lengths, slots, "static")
+
+
+def continuous_iterations(lengths, slots):
+    return took(lengths, slots, "continuous")
