@@ -76,7 +76,12 @@ def collective_time(
             f"cost: no closed form for {collective} by {algorithm!r}: expected one of {names}. "
             "Simulate it instead: ddp_lab.simulate.collective."
         )
-    _check(collective, algorithm, n_bytes, world_size)
+    check_sizes("cost", "collective", n_bytes, world_size, alpha, beta, gamma)
+    if (collective, algorithm) in POWERS_OF_TWO and world_size & (world_size - 1):
+        raise InvalidArgument(
+            f"cost: {algorithm} has this closed form for powers of two only: got {world_size} "
+            "ranks. Simulate it instead: ddp_lab.simulate.collective."
+        )
     return float(form(world_size, n_bytes * beta, n_bytes * gamma, alpha))
 
 
@@ -95,12 +100,3 @@ def all_reduce_time(
     tree               ceil(lg p) (2 alpha + 2 n beta + n gamma): reduce, then broadcast
     """
     return collective_time("all_reduce", algorithm, n_bytes, world_size, alpha, beta, gamma)
-
-
-def _check(collective: str, algorithm: str, n_bytes: float, world_size: int) -> None:
-    check_sizes("cost", "collective", n_bytes, world_size)
-    if (collective, algorithm) in POWERS_OF_TWO and world_size & (world_size - 1):
-        raise InvalidArgument(
-            f"cost: {algorithm} has this closed form for powers of two only: got {world_size} "
-            "ranks. Simulate it instead: ddp_lab.simulate.collective."
-        )

@@ -2,13 +2,12 @@
 
 import importlib.util
 import inspect
-import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ddp_lab.arguments import check_name, time_limit
+from ddp_lab.arguments import check_name, is_cost, time_limit
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.extras import describe_missing
 from ddp_lab.launch.results import Results
@@ -143,11 +142,6 @@ def _check_hosts(hosts: Hosts, link: Link | None, transport: str | ThreadWorld) 
             f"launch: hosts are joined by a link, or processes by TCP: got transport={transport!r} "
             f"with hosts={len(hosts)} and link={link}. Use transport='shm', or give a link."
         )
-
-
-def is_cost(*seconds: float) -> bool:
-    """Return whether these can be what a message or a byte costs."""
-    return all(isinstance(s, float | int) and 0 <= s < math.inf for s in seconds)
 
 
 def on_gpus(transport: str, world_size: int, count: int) -> str | ThreadWorld:
