@@ -39,11 +39,12 @@ def launch(
 
     Args:
         fn: any function, one defined in a notebook too.
-        transport: `"shm"`, `"tcp"` or `"gloo"`, with a process a rank; `"threads"`; or a world of
-            threads of your own, such as `TurnWorld(world_size, seed)`, `SimWorld(world_size, link)`
-            or `DeviceWorld(world_size, device)`. On GPUs: `"nccl"`, a process and a GPU a rank;
-            `"cuda_ipc"`, processes that may share GPUs; `"cuda"`, NCCL where there are GPUs
-            enough, else virtual ranks on one.
+        transport: `"shm"`, `"tcp"` or `"gloo"`, with a process a rank; `"threads"`, which share
+            globals and so torch's random numbers (give each rank a `torch.Generator`); or a world
+            of threads of your own, such as `TurnWorld(world_size, seed)`,
+            `SimWorld(world_size, link)` or `DeviceWorld(world_size, device)`. On GPUs: `"nccl"`, a
+            process and a GPU a rank; `"cuda_ipc"`, processes that may share GPUs; `"cuda"`, NCCL
+            where there are GPUs enough, else virtual ranks on one.
         timeout_s: how long the run may take, from when all ranks have begun.
         record: keep every message; see `Results.traffic` and `Results.trace`.
         hosts: the ranks lie on so many hosts, in equal runs of neighbours, and share memory only
