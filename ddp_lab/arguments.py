@@ -3,6 +3,7 @@
 May import: errors, NumPy.
 """
 
+import math
 import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -42,12 +43,22 @@ def check_count(operation: str, name: str, value: int, least: int = 1) -> None:
         )
 
 
-def check_sizes(operation: str, what: str, n_bytes: float, world_size: int) -> None:
-    """Raise `InvalidArgument` for fewer than 0 bytes or than 1 rank."""
-    if world_size < 1 or n_bytes < 0:
+def is_cost(*seconds: float) -> bool:
+    """Return whether these can be what a message or a byte costs."""
+    return all(isinstance(s, float | int | np.number) and 0 <= s < math.inf for s in seconds)
+
+
+def check_sizes(operation: str, what: str, n_bytes: float, world_size: int, *costs: float) -> None:
+    """Raise `InvalidArgument` unless sizes and costs of a link make sense."""
+    if not (world_size >= 1 and n_bytes >= 0):  # nan is neither
         raise InvalidArgument(
             f"{operation}: no such {what}: got {n_bytes} bytes on {world_size} ranks, expected at "
             "least 0 bytes and 1 rank."
+        )
+    if not is_cost(*costs):
+        raise InvalidArgument(
+            f"{operation}: no such link: got alpha, beta, gamma = {', '.join(map(str, costs))}, "
+            "expected seconds a message and seconds a byte, 0 or more."
         )
 
 

@@ -19,9 +19,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     arguments_parser = parser()
     words = sys.argv[1:] if arguments is None else arguments
+    at = words.index("--") if "--" in words else len(words)
     if words[:1] == ["hosts"]:
-        return on_hosts(arguments_parser, words)
-    options, rest = arguments_parser.parse_known_args(words)
+        return on_hosts(arguments_parser, words[:at], words[at + 1 :])
+    options, rest = arguments_parser.parse_known_args(words[:at])
+    rest += words[
+        at if rest else at + 1 :
+    ]  # it is the script's own if other arguments stand before
     if options.command == "calibrate":
         if rest:
             arguments_parser.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -57,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--ranks", type=int, default=2)
     run.add_argument("--transport", default="shm", choices=PROCESSES)
     run.add_argument("--timeout-s", type=float, default=86_400.0)
-    run.epilog = "All other arguments are the script's own."
+    run.epilog = "All other arguments, and those after --, are the script's own."
     fit = commands.add_parser(
         "calibrate", help="fit alpha, beta and gamma here, and hold them against measurements"
     )
@@ -73,16 +77,17 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def on_hosts(arguments_parser: argparse.ArgumentParser, words: list[str]) -> int:
+def on_hosts(
+    arguments_parser: argparse.ArgumentParser, words: list[str], command: list[str]
+) -> int:
     """Run what stands after -- on each host."""
-    at = words.index("--") if "--" in words else len(words)
-    options, rest = arguments_parser.parse_known_args(words[:at])
+    options, rest = arguments_parser.parse_known_args(words)
     if rest:
         print(f"hosts: this is no option: got {rest[0]}. The command follows --.", file=sys.stderr)
         return 2
     from ddp_lab.launch.hosts.command import run_on_hosts
 
-    return run_on_hosts(options.hosts, options.rate, options.latency, words[at + 1 :])
+    return run_on_hosts(options.hosts, options.rate, options.latency, command)
 
 
 def run_script(comm: Communicator, script: str, arguments: list[str]) -> None:

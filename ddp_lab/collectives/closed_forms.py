@@ -76,7 +76,7 @@ def collective_time(
             f"cost: no closed form for {collective} by {algorithm!r}: expected one of {names}. "
             "Simulate it instead: ddp_lab.simulate.collective."
         )
-    check_sizes("cost", "collective", n_bytes, world_size)
+    check_sizes("cost", "collective", n_bytes, world_size, alpha, beta, gamma)
     if (collective, algorithm) in POWERS_OF_TWO and world_size & (world_size - 1):
         raise InvalidArgument(
             f"cost: {algorithm} has this closed form for powers of two only: got {world_size} "

@@ -47,7 +47,7 @@ class Call:
     def label(self) -> str:
         """Return the name under which this call is recorded."""
         sequence = self.header.partition(b"|")[0].decode()
-        number = sequence.removeprefix("0.")
+        number = sequence.removeprefix("0:0.")  # of the ranks that were launched
         return f"{self.operation}:{self.algorithm.name}#{number}"
 
     def run(self, inner: Any) -> Any:

@@ -77,9 +77,8 @@ class CollectiveCaller(Messenger):
             dtype, shape = (None, None) if array is None else (array.dtype, array.shape)
             description = headers.describe(operation, algorithm, dtype, shape, argument)
             site = headers.call_site()
-            header = headers.stamp(
-                self._context, self._sequence, description, site, kind or "numpy"
-            )
+            group = self._context, self._members[0]
+            header = headers.stamp(*group, self._sequence, description, site, kind or "numpy")
             self._sequence += 1
         return Call(operation, chosen, header, kind, array, device_of(x))
 

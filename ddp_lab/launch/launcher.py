@@ -2,11 +2,12 @@
 
 import importlib.util
 import inspect
-import math
 from collections.abc import Callable
 from typing import Any
 
-from ddp_lab.arguments import check_count, check_name, time_limit
+import numpy as np
+
+from ddp_lab.arguments import check_count, check_name, is_cost, time_limit
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.extras import describe_missing
 from ddp_lab.launch.results import Results
@@ -39,11 +40,12 @@ def launch(
 
     Args:
         fn: any function, one defined in a notebook too.
-        transport: `"shm"`, `"tcp"` or `"gloo"`, with a process a rank; `"threads"`; or a world of
-            threads of your own, such as `TurnWorld(world_size, seed)`, `SimWorld(world_size, link)`
-            or `DeviceWorld(world_size, device)`. On GPUs: `"nccl"`, a process and a GPU a rank;
-            `"cuda_ipc"`, processes that may share GPUs; `"cuda"`, NCCL where there are GPUs
-            enough, else virtual ranks on one.
+        transport: `"shm"`, `"tcp"` or `"gloo"`, with a process a rank; `"threads"`, which share
+            globals and so torch's random numbers (give each rank a `torch.Generator`); or a world
+            of threads of your own, such as `TurnWorld(world_size, seed)`,
+            `SimWorld(world_size, link)` or `DeviceWorld(world_size, device)`. On GPUs: `"nccl"`, a
+            process and a GPU a rank; `"cuda_ipc"`, processes that may share GPUs; `"cuda"`, NCCL
+            where there are GPUs enough, else virtual ranks on one.
         timeout_s: how long the run may take, from when all ranks have begun.
         record: keep every message; see `Results.traffic` and `Results.trace`.
         hosts: the ranks lie on so many hosts, in equal runs of neighbours, and share memory only
@@ -136,11 +138,6 @@ def _check_hosts(hosts: Hosts, link: Link | None, transport: str | ThreadWorld) 
             f"launch: hosts are joined by a link, or processes by TCP: got transport={transport!r} "
             f"with hosts={len(hosts)} and link={link}. Use transport='shm', or give a link."
         )
-
-
-def is_cost(*seconds: float) -> bool:
-    """Return whether these can be what a message or a byte costs."""
-    return all(isinstance(s, float | int) and 0 <= s < math.inf for s in seconds)
 
 
 def on_gpus(transport: str, world_size: int, count: int) -> str | ThreadWorld:

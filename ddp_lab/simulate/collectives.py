@@ -41,9 +41,9 @@ def collective(
 
     Raises:
         UnknownAlgorithm: the collective has no such algorithm.
-        InvalidArgument: fewer than 0 bytes or than 1 rank.
+        InvalidArgument: a size or a link that makes no sense.
     """
-    check_sizes("simulate", "collective", n_bytes, world_size)
+    check_sizes("simulate", "collective", n_bytes, world_size, alpha, beta, gamma)
     lookup(name, "reference" if algorithm == "auto" else algorithm)
     if algorithm == "auto":
         algorithm = on_wires(name, int(n_bytes), world_size, link=None)

@@ -113,6 +113,7 @@ def join(store: Any, rank: int, roster: Roster, timeout_s: float) -> Transport:
         far = connect_to(
             address_of, own, rank, names, near.board, timeout_s, roster.secret.encode(), hosts
         )
+    near.look_beyond(far.waits)
     _wait_for_home(room, rank, home)
     segment.close()
     transport = HostsTransport(near, far, hosts)

@@ -15,6 +15,7 @@ from ddp_lab.transport.shm.segment import Segment
 from ddp_lab.transport.shm.shm import ShmTransport
 from ddp_lab.transport.tcp.meeting import connect as tcp_connect
 from ddp_lab.transport.tcp.meeting import listen
+from ddp_lab.transport.tcp.tcp import TcpTransport
 from ddp_lab.transport.waiting import Words
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _connect_tcp(
     hosts: Hosts | None = None,
     master: str = LOOPBACK,
     secret: bytes = b"",
-) -> Transport:
+) -> TcpTransport:
     listener = listen((LOOPBACK if master == LOOPBACK else "", 0)) if rank == 0 else None
     port = share_port(rank, segment, listener.getsockname()[1] if listener else 0)
     size, board = segment.layout.size, ShmBoard(segment)
@@ -101,7 +102,9 @@ def _connect_hosts(
 ) -> Transport:
     here = segment.layout.size if master == LOOPBACK else len(home_of(rank, hosts))
     near = ShmTransport(segment, rank, here)
-    transport = HostsTransport(near, _connect_tcp(rank, segment, hosts, master, secret), hosts)
+    far = _connect_tcp(rank, segment, hosts, master, secret)
+    near.look_beyond(far.waits)
+    transport = HostsTransport(near, far, hosts)
     transport.link = measure(transport, hosts)
     return transport
 

@@ -1,9 +1,10 @@
 """What every message says about itself, in a few readable bytes.
 
-    0.7|all_reduce|ring|float32|(1024,)|sum NUL train.py:12 NUL numpy
-    |   |          |    |       |       |       |               what `recv` hands out
-    |   operation  |    dtype   shape   op or root              where the sender stood
-    order: communicator and sequence number
+    0:4.7|all_reduce|ring|float32|(1024,)|sum NUL train.py:12 NUL numpy
+    |     |          |    |       |       |       |               what `recv` hands out
+    |     operation  |    dtype   shape   op or root              where the sender stood
+    order: communicator (its context and first rank: groups of one split share a context) and
+    sequence number
 
 The part before the first NUL must be equal on all ranks of a collective. A field `?` is one that
 its rank cannot know, as the shape of a broadcast elsewhere than at the root. Ranks that disagree
@@ -47,9 +48,11 @@ def describe(
     return f"|{operation}|{algorithm}|{name}|{size}|{argument}".encode()
 
 
-def stamp(context: int, sequence: int, description: bytes, site: bytes, kind: str) -> bytes:
+def stamp(
+    context: int, first: int, sequence: int, description: bytes, site: bytes, kind: str
+) -> bytes:
     """Return the header of all messages of one collective on this rank."""
-    return b"%d.%d%b\0%b\0%b" % (context, sequence, description, site, kind.encode())
+    return b"%d:%d.%d%b\0%b\0%b" % (context, first, sequence, description, site, kind.encode())
 
 
 def site_of(header: bytes) -> str:

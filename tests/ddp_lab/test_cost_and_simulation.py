@@ -1,5 +1,6 @@
 """The virtual clock under the real collectives equals the closed forms."""
 
+import math
 import subprocess
 import sys
 
@@ -91,6 +92,9 @@ def test_small_arrays_want_few_messages_and_large_ones_few_bytes() -> None:
         (lambda: cost.all_reduce_time("rnig", 1, 2, 0, 0), "no closed form for all_reduce"),
         (lambda: cost.all_reduce_time("halving_doubling", 1, 6, 0, 0), "powers of two only: got 6"),
         (lambda: cost.all_reduce_time("ring", -1, 2, 0, 0), "no such collective: got -1 bytes"),
+        (lambda: cost.all_reduce_time("ring", math.nan, 2, 0, 0), "got nan bytes"),
+        (lambda: cost.all_reduce_time("ring", 1, 2, 0, math.nan), "alpha, beta, gamma = 0, nan, 0"),
+        (lambda: simulate.collective("all_reduce", "ring", 1, 2, -1, 0), "no such link: got"),
         (lambda: simulate.collective("all_reduce", "rnig", 1, 2, 0, 0), "unknown algorithm"),
         (lambda: simulate.collective("all_reduce", "ring", 1, 0, 0, 0), "on 0 ranks"),
         (lambda: simulate.collective("allreduce", "ring", 1, 2, 0, 0), "unknown collective"),

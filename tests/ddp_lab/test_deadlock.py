@@ -10,7 +10,7 @@ import pytest
 import ddp_lab
 from ddp_lab.transport.shm.board import ShmBoard
 from ddp_lab.transport.shm.segment import Segment
-from ddp_lab.transport.tcp.circles import Waits
+from ddp_lab.transport.tcp.circles import Waits, parse
 
 
 def run(transport: str, program, world_size: int, **options) -> list:
@@ -86,6 +86,26 @@ def test_a_circle_over_an_emulated_link_is_told(transport: str) -> None:
 
     with pytest.raises(ddp_lab.Deadlock, match="rank 3 waits for rank 0 in recv"):
         run(transport, rank, 4, hosts=2, link=ddp_lab.Link(1e-3, 1e-8))
+
+
+@pytest.mark.parametrize(
+    ("peers", "circle"),
+    [
+        ((1, 2, 3, 0), "0123"),  # two of the four waits are between hosts
+        ((2, 0, 1, 1), "012"),  # rank 3 waits for a circle that it is no part of
+        ((1, 3, 0, 2), "0132"),
+    ],
+)
+def test_a_circle_partly_in_shared_memory_and_partly_over_tcp_is_told(peers, circle: str) -> None:
+    def rank(comm) -> None:
+        comm.barrier()
+        comm.recv(peers[comm.rank])
+
+    with pytest.raises(ddp_lab.Deadlock) as caught:
+        run("shm", rank, 4, hosts=2)
+    for waiting in map(int, circle):
+        assert f"rank {waiting} waits for rank {peers[waiting]} in recv" in str(caught.value)
+    assert str(caught.value).count(" waits for ") == len(circle)
 
 
 def test_threads_without_a_way_to_the_ranks_are_no_senders() -> None:
@@ -188,18 +208,30 @@ def test_only_notes_of_the_waits_that_last_close_a_circle() -> None:
 
 
 class Ranks:
-    """Ranks that send, wait and look in any order, over connections that keep order."""
+    """Ranks that send, wait and look in any order, over connections that keep order.
 
-    def __init__(self, size: int, seed: int) -> None:
+    With `near`, those whose numbers are both even or both odd share memory.
+    """
+
+    def __init__(self, size: int, seed: int, near: bool) -> None:
         self.draw = random.Random(seed)
         self.size = size
         self.links: dict[tuple[int, int], deque[bytes | None]] = defaultdict(deque)  # None: data
         self.arrived: dict[tuple[int, int], int] = defaultdict(int)
         self.waits_for: list[int | None] = [None] * size
         self.told: set[int] = set()  # who was told of a circle
+        self.near = near
+        self.posted = [b""] * size
+        self.seen: dict[int, bytes] = {}  # by rank that waits for a near one: its last post
+        self.looking: set[int] = set()  # who has looked for a message and not yet at the post
         self.waits = [
             Waits(lambda peer, words, r=r: self.tell(r, peer, words)) for r in range(size)
         ]
+        for rank, waits in enumerate(self.waits):
+            waits.post = lambda words, rank=rank: self.posted.__setitem__(rank, words)
+
+    def is_near(self, rank: int, peer: int) -> bool:
+        return self.near and rank % 2 == peer % 2
 
     def tell(self, rank: int, peer: int, words: bytes) -> bool:
         takes_more = self.draw.random() < 0.8
@@ -216,10 +248,17 @@ class Ranks:
         elif awaited is not None:
             self.look(rank, awaited)
         elif may_start and self.draw.random() < 0.5:
-            self.links[rank, peer].append(None)
+            self.send(rank, peer)
         elif may_start:
             self.waits[rank].begin()
             self.waits_for[rank] = peer
+            self.seen.pop(rank, None)
+
+    def send(self, rank: int, peer: int) -> None:
+        if self.is_near(rank, peer):
+            self.arrived[rank, peer] += 1
+        else:
+            self.links[rank, peer].append(None)
 
     def deliver(self, src: int, dst: int) -> None:
         if self.links[src, dst]:
@@ -230,11 +269,19 @@ class Ranks:
                 self.waits[dst].hear(src, words)
 
     def look(self, rank: int, awaited: int) -> None:
-        if self.arrived[awaited, rank]:
+        if rank in self.looking:  # for a near one: others may have gone on since it looked
+            self.looking.remove(rank)
+            circle = self.waits[rank].close(rank, "", parse(self.seen.get(rank, b"")))
+            self.seen[rank] = self.posted[awaited]
+        elif self.arrived[awaited, rank]:
             self.arrived[awaited, rank] -= 1
             self.waits_for[rank] = None
             return
-        circle = self.waits[rank].circle(rank, awaited, "", lambda: False)
+        elif self.is_near(rank, awaited):
+            self.looking.add(rank)
+            return
+        else:
+            circle = self.waits[rank].circle(rank, awaited, "", lambda: False)
         if circle:
             self.told.add(rank)
             members = [member for member, _, _ in circle]
@@ -251,9 +298,10 @@ class Ranks:
         return members if awaited is not None else []
 
 
-@pytest.mark.parametrize("seed", range(30))
-def test_what_ranks_tell_each_other_proves_all_circles_and_no_other(seed: int) -> None:
-    ranks = Ranks(2 + seed % 4, seed)
+@pytest.mark.parametrize("near", [False, True])
+@pytest.mark.parametrize("seed", [*range(30), 270])  # 270: who goes by a post unseen errs
+def test_what_ranks_tell_each_other_proves_all_circles_and_no_other(seed: int, near: bool) -> None:
+    ranks = Ranks(2 + seed % 4, seed, near)
     for number in range(3000):
         ranks.step(may_start=number < 300)
     for rank in range(ranks.size):

@@ -74,3 +74,23 @@ def test_groups_of_their_own_may_differ() -> None:
         return [int(group.broadcast(comm.rank, root, algorithm="tree")) for _ in range(40)][-1]
 
     assert ddp_lab.launch(rank, 4) == [0, 3, 0, 3]
+
+
+@pytest.mark.parametrize("transport", ["shm", "threads"])
+def test_ranks_of_two_groups_of_one_split_are_in_no_collective_together(transport: str) -> None:
+    def run(comm) -> None:
+        group = comm.split(comm.rank // 2)
+        if comm.rank < 2:
+            group.all_reduce(np.ones(3))
+        else:
+            group.broadcast(np.ones(3), 0)
+        if comm.rank == 0:
+            comm.send(np.ones(1), 2)
+            comm.recv(2)
+        if comm.rank == 2:
+            comm.recv(0)
+            with pytest.raises(ddp_lab.RankTimeout):
+                comm.irecv(0).wait(0.01)  # looks at what rank 0 did last
+            comm.send(np.ones(1), 0)
+
+    ddp_lab.launch(run, 4, transport=transport)

@@ -32,11 +32,11 @@ def script(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("transport", ["shm", "tcp"])
+@pytest.mark.parametrize(("transport", "end"), [("shm", ["--"]), ("tcp", [])])
 def test_a_script_runs_on_ranks_with_its_own_arguments(
-    script: str, transport: str, capfd: pytest.CaptureFixture[str]
+    script: str, transport: str, end: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    code = cli.main(["run", script, "--ranks", "2", "--transport", transport, "--lr", "0.1"])
+    code = cli.main(["run", script, "--ranks", "2", "--transport", transport, *end, "--lr", "0.1"])
     assert code == 0
     lines = sorted(capfd.readouterr().out.splitlines())
     assert lines == [f"[rank {r}] ['--lr', '0.1'] 2 [2.0]" for r in range(2)]

@@ -1,6 +1,6 @@
 """Groups of ranks for torch tensors: any torch.distributed process group, or a Communicator.
 
-May import: torch, communicator_group, reduction_group, transport.
+May import: torch, errors, communicator_group, reduction_group, transport.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
 from ddp_lab.data_parallel.reduction_group import AtWait, Group, Work
+from ddp_lab.errors import InvalidArgument
 from ddp_lab.transport.base import NDArray
 
 OPS = {"sum": dist.ReduceOp.SUM, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}
@@ -86,6 +87,12 @@ def group_for(process_group: Any, device: torch.device) -> Group:
         return TorchCommunicatorGroup(process_group.communicator, process_group.algorithm)
     if is_communicator(process_group):
         return TorchCommunicatorGroup(process_group)
+    if not isinstance(process_group, dist.ProcessGroup):
+        raise InvalidArgument(
+            f"DistributedDataParallel: this is no group of ranks: got {process_group!r}, expected "
+            "what torch.distributed.new_group returned or a Communicator. Name no group for all "
+            "ranks."
+        )
     return C10dGroup(process_group, device)
 
 

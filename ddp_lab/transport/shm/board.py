@@ -25,7 +25,8 @@ _VERSION, STATE, PEER, DOING, SITE, WHY = range(6)
 TEXTS = {SITE: 128, WHY: 1152}
 LONGEST = {SITE: 900, WHY: 900}
 SLOTS = 4096  # where they begin
-HISTORY = (BOARD_BYTES - SLOTS) // SLOT_BYTES
+HISTORY = (BOARD_BYTES - SLOTS) // SLOT_BYTES - 1
+CHAIN = HISTORY  # the slot behind them: the chain of waits that begins with the rank's own
 LONGEST_HEADER = SLOT_BYTES - 16  # a slot's first words are its version and the header's length
 PID = 9
 IN_VAIN = 10  # the number of the peer's wait since which nothing has come
@@ -117,6 +118,17 @@ class ShmBoard(Allowances):
     def note_in_vain(self, rank: int, number: int) -> None:
         """Say that nothing came for `rank` since its peer is in the wait of this number."""
         self._words[(self._offsets[rank] >> 3) + IN_VAIN] = number
+
+    def post_chain(self, rank: int, chain: bytes) -> None:
+        """Show the chain of waits that begins with that of `rank`, unless it is too long."""
+        if len(chain) <= LONGEST_HEADER:
+            with self._lock:
+                self._write_slot(rank, CHAIN, chain)
+
+    def read_chain(self, rank: int) -> bytes:
+        """Return the last chain that `rank` has shown, b"" if none, or while it is written."""
+        with self._lock:
+            return self._read_slot(rank, CHAIN)
 
     def circle(self, rank: int) -> list[int]:
         """Return the ranks that wait for each other for ever, from `rank` on; [] if it does not."""

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from ddp_lab.transport.shm.board import ShmBoard
 from ddp_lab.transport.shm.rendezvous import SharedRendezvous
 from ddp_lab.transport.shm.ring_buffer import Record, RingBuffer
 from ddp_lab.transport.shm.segment import MAX_RENDEZVOUS, Arena, Segment
+from ddp_lab.transport.tcp.circles import Waits, parse, report_of_circle
 from ddp_lab.transport.waiting import Words
 
 
@@ -40,6 +42,7 @@ class ShmTransport:
         self._sources = [Source(self, src) for src in range(self.size)]
         self._targets = [self._ring(rank, dst) for dst in range(self.size)]
         self._locks = [threading.Lock() for _ in range(self.size)]
+        self.waits: Waits | None = None  # what ranks of other hosts are told, where there are some
 
     def __reduce__(self) -> str:
         raise TypeError("shared memory belongs to the ranks of one run and cannot be sent")
@@ -101,6 +104,11 @@ class ShmTransport:
             return None
         return SharedRendezvous(self, context, members)
 
+    def look_beyond(self, waits: Waits) -> None:
+        """Follow circles of waits over other hosts, whose ranks hear of this rank by `waits`."""
+        self.waits = waits
+        waits.post = partial(self.board.post_chain, self.rank)
+
     def close(self) -> None:
         """Close the descriptor of the segment."""
         self.segment.close()
@@ -109,7 +117,16 @@ class ShmTransport:
 class Watch:
     """Called while a rank waits for a peer: shows the wait on the board and looks at the peer."""
 
-    __slots__ = ("_alone", "_ends", "_give_up", "_peer", "_peers_wait", "_shown", "_transport")
+    __slots__ = (
+        "_alone",
+        "_ends",
+        "_give_up",
+        "_peer",
+        "_peers_chain",
+        "_peers_wait",
+        "_shown",
+        "_transport",
+    )
 
     def __init__(
         self,
@@ -126,6 +143,7 @@ class Watch:
         self._ends = for_room or give_up is not None or transport.board.has_own_limit()
         self._shown = self._alone = False
         self._peers_wait = 0  # the number of the peer's wait at the last look
+        self._peers_chain = b""  # what it had posted of its wait at the last look
 
     def __call__(self) -> bool:
         """Return whether to go on waiting; raise if it is in vain."""
@@ -135,6 +153,8 @@ class Watch:
             # Shown anew once no other thread can send: what one has sent is not yet looked for.
             transport.board.wait(transport.rank, self._peer, call_site())
             self._shown, self._alone = True, alone
+            if transport.waits is not None:
+                transport.waits.begin()
         if self._peer != transport.rank:
             inspect(transport.board, transport.rank, self._peer)
         if alone:
@@ -153,6 +173,17 @@ class Watch:
         circle = sorted(board.circle(rank))
         if circle and circle[0] == rank:
             raise deadlock(board, rank, self._peer, report_of(board, circle))
+        if self._transport.waits is not None:
+            self._look_beyond(self._transport.waits)
+
+    def _look_beyond(self, waits: Waits) -> None:
+        """Raise if this rank is the first of a circle that leads over other hosts."""
+        board, rank = self._transport.board, self._transport.rank
+        words = report_of(board, [rank]).removesuffix(".")
+        circle = waits.close(rank, words, parse(self._peers_chain))
+        if circle and rank == min(circle)[0]:
+            raise deadlock(board, rank, self._peer, report_of_circle(circle))
+        self._peers_chain = board.read_chain(self._peer)
 
     def close(self) -> None:
         """Take the wait off the board."""

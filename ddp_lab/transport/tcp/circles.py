@@ -1,4 +1,4 @@
-"""Ranks joined by TCP that wait for each other for ever, proved by what they tell each other.
+"""Ranks on several hosts that wait for each other for ever, proved by what they tell each other.
 
 A rank whose wait has no end of its own asks its peer. A peer that is in such a wait itself, with no
 other thread that could send, answers with the number of its wait, followed by the answer that it
@@ -10,6 +10,9 @@ it, and what he waits for is not among that. One of the circle's waits would hav
 a message that was sent before the sender's own wait (it would be here), during it (nobody there can
 send) or after it (then that one ended first). So no clock is asked, and answers that are out of
 date name waits that nobody is in and close no circle.
+
+Ranks of one host do not ask: each posts its chain on the board. Who reads a post, looks for what it
+waits for, and goes on with that post, knows what an answer would have told.
 
 Source: edge chasing, Chandy, Misra & Haas, ACM Trans. Comput. Syst. 1(2), 1983.
 
@@ -30,6 +33,8 @@ class Waits:
     def __init__(self, tell: Callable[[int, bytes], bool]) -> None:
         """Keep what sends a peer an answer, or a question, b"", and returns whether it could."""
         self._tell = tell
+        self.post: Callable[[bytes], None] | None = None  # shows an answer to this host's ranks
+        self._posted = b""
         self._number = 0
         self._has_asked = False
         self._told: dict[int, bytes] = {}  # by peer that has asked: the last answer to it
@@ -43,32 +48,51 @@ class Waits:
     def hear(self, peer: int, words: bytes) -> None:
         """Take a question or an answer."""
         if words:
-            self._answers[peer] = [(rank, number, text) for rank, number, text in json.loads(words)]
+            self._answers[peer] = parse(words)
         else:
             self._told.setdefault(peer, b"")
 
     def circle(self, rank: int, peer: int, words: str, has_come: Callable[[], bool]) -> list[Wait]:
         """Return the circle that the wait of `rank` for `peer` is part of, [] if none is known.
 
-        Who has asked is told of it. While it lasts, nobody in this process can send.
+        While it lasts, nobody in this process can send.
 
         Args:
             words: the wait.
             has_come: whether what is waited for is here.
         """
-        mine = (rank, self._number, words)
-        chain = [mine] if peer == rank else self._answers.get(peer, [])
+        chain = [(rank, self._number, words)] if peer == rank else self._answers.get(peer, [])
         if has_come():  # asked after the answer was looked up
             return []
         self._has_asked = self._has_asked or self._tell(peer, b"")
+        return self.close(rank, words, chain)
+
+    def close(self, rank: int, words: str, chain: list[Wait]) -> list[Wait]:
+        """Return the circle that is closed by the peer's chain, [] if none is; tell of the wait.
+
+        What is waited for was looked for after the chain was heard, and is not here.
+        """
         ranks = [other for other, _, _ in chain]
         own = ranks.index(rank) if rank in ranks else len(chain)
-        self._answer([mine, *chain[:own]])
+        self._answer([(rank, self._number, words), *chain[:own]])
         is_closed = own < len(chain) and chain[own][1] == self._number
         return chain[: own + 1] if is_closed else []
 
     def _answer(self, chain: list[Wait]) -> None:
         answer = json.dumps(chain).encode()
+        if self.post is not None and answer != self._posted:
+            self.post(answer)
+            self._posted = answer
         for asker, last in list(self._told.items()):
             if last != answer and len(answer) <= LONGEST and self._tell(asker, answer):
                 self._told[asker] = answer
+
+
+def parse(words: bytes) -> list[Wait]:
+    """Return the chain of an answer."""
+    return [(rank, number, text) for rank, number, text in json.loads(words or b"[]")]
+
+
+def report_of_circle(circle: list[Wait]) -> str:
+    """Return who waits for whom, in one sentence."""
+    return "; ".join(words for _, _, words in sorted(circle)) + "."

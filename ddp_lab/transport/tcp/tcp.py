@@ -31,7 +31,7 @@ from ddp_lab.transport.board import (
     report_of,
 )
 from ddp_lab.transport.description import describe
-from ddp_lab.transport.tcp.circles import Waits
+from ddp_lab.transport.tcp.circles import Waits, report_of_circle
 from ddp_lab.transport.tcp.connection import FRAME, READ_S, WAITS, Connection, readable
 from ddp_lab.transport.tcp.local_board import LocalBoard, goodbye
 from ddp_lab.transport.tcp.silence import keep_alive, seconds_of_silence
@@ -93,8 +93,7 @@ class TcpWorld(ThreadWorld):
         words = report_of(board, [rank]).removesuffix(".")
         circle = self.waits.circle(rank, receive.src, words, lambda: self.arrive(receive))
         if circle and rank == min(circle)[0]:
-            report = "; ".join(text for _, _, text in sorted(circle))
-            raise deadlock(board, rank, receive.src, f"{report}.")
+            raise deadlock(board, rank, receive.src, report_of_circle(circle))
 
     def _tell(self, peer: int, words: bytes) -> bool:
         """Send a peer words about waits, unless its connection takes nothing now."""
@@ -167,6 +166,11 @@ class TcpTransport(ThreadTransport):
                 dst,
             ) from error
         return SENT
+
+    @property
+    def waits(self) -> Waits:
+        """This rank's waits, as it tells of them."""
+        return self._world.waits
 
     def failed(self, error: BaseException) -> None:
         """Do nothing: others hear how this rank ends."""

@@ -313,6 +313,7 @@ def test_the_default_group_is_torchs(gloo: Callable[..., Any]) -> None:
         (lambda: (nn.Linear(1, 1), {"device_ids": [0]}), ValueError, "on one GPU"),
         (lambda: (nn.LazyLinear(1), {}), RuntimeError, "Run the module once"),
         (lambda: (nn.Linear(1, 1), {"bucket_cap_mb": -1}), ValueError, "negative size"),
+        (lambda: (nn.Linear(1, 1), {"process_group": "c"}), ValueError, "no group .*: got 'c'"),
     ],
 )
 def test_what_cannot_be_trained_is_refused(
