@@ -5,8 +5,6 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ddp_lab.arguments import check_count, check_name, is_cost, time_limit
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.extras import describe_missing
