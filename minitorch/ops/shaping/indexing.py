@@ -10,7 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import Array, Index, Namespace, bool_, dtype_of, native_device_of
+from ...arrays.library import (
+    Array,
+    Index,
+    Namespace,
+    as_dtype,
+    bool_,
+    dtype_of,
+    native_device_of,
+    uint8,
+)
 from ...arrays.shapes import Shape, axis, known
 from ...errors import AxisError, DTypeError
 from ...op import Gradients, Kind, Methods, Op, Spec, Value, apply, infer_by_trial
@@ -184,7 +193,7 @@ def located(x: Array, pattern: tuple[Any, ...], arrays: tuple[Any, ...]) -> tupl
 
     Returns: the index is () where integers, slices and None are all there is.
     """
-    if pattern == (ARRAY,) and arrays[0].shape:
+    if len(pattern) == len(arrays) <= x.ndim and all(a.shape for a in arrays):
         return x, arrays
     supply = iter(arrays)
     full = [next(supply) if item is ARRAY or item == ARRAY else item for item in pattern]
@@ -293,11 +302,11 @@ def _index_array(item: object) -> object:
         item = np.asarray(item)
         if item.size == 0:
             item = item.astype(np.int64)
-    if not str(item.dtype).removeprefix("torch.").startswith(("int", "uint8", "bool")):
+    if as_dtype(item.dtype).kind == "f":
         raise DTypeError(
             f"index: got {item.dtype} indices, expected integers or booleans. Convert with .long()."
         )
-    if str(item.dtype).removeprefix("torch.") == "uint8":  # a mask to torch
+    if as_dtype(item.dtype) is uint8:  # a mask to torch
         masked: Any = item
         return cast_to(masked, bool_) if isinstance(item, Value) else masked != 0
     return item
