@@ -105,6 +105,8 @@ class Sum(Reduction):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         if xp is np:
+            if x.dtype is bool_ and len(self.dims) == x.ndim and not self.keepdim:
+                return np.asarray(np.count_nonzero(x))
             return self.total(x, _summed(x.dtype))
         wide = native_dtype(xp, _summed(dtype_of(x)))
         return xp.sum(x, axis=self.dims, keepdims=self.keepdim, dtype=wide)
@@ -136,7 +138,10 @@ class Extreme(Reduction):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the extreme; NaN wins."""
-        reduce = xp.max if self.largest else xp.min
+        if xp is np:
+            reduce = np.maximum.reduce if self.largest else np.minimum.reduce
+        else:
+            reduce = xp.max if self.largest else xp.min
         return reduce(x, axis=self.dims, keepdims=self.keepdim)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
