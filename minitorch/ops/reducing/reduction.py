@@ -138,11 +138,11 @@ class Extreme(Reduction):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the extreme; NaN wins."""
+        reduce: Any = xp.max if self.largest else xp.min
         if xp is np:
-            reduce = np.maximum.reduce if self.largest else np.minimum.reduce
-        else:
-            reduce = xp.max if self.largest else xp.min
-        return reduce(x, axis=self.dims, keepdims=self.keepdim)
+            reduce = (np.maximum if self.largest else np.minimum).reduce
+        extreme: Array = reduce(x, axis=self.dims, keepdims=self.keepdim)
+        return extreme
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The elements equal to the extreme share its gradient."""
