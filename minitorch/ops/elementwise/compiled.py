@@ -308,5 +308,5 @@ def over_rows(
     """Return a new array of this shape that a kernel over rows writes."""
     first = arrays[0]
     out = allocator.empty(tuple(shape), first.dtype)
-    _runner()(name, (*map(np.ascontiguousarray, arrays), out), number, **which)
+    _runner()(name, (*(allocator.rows_of(a, a.shape) for a in arrays), out), number, **which)
     return out
