@@ -61,7 +61,7 @@ def kernel(dtype: DType, inputs: int | tuple[str, ...], steps: Rows) -> Callable
 
 def row(xp: Namespace, name: str, plain: Callable[..., Array], *arrays: Any) -> Array:
     """Return a row of arrays: by a kernel, of few elements by `plain(xp, *arrays)`."""
-    if not fits(xp, *arrays, least=SOME):
+    if not fits(xp, *arrays, least=FEW):
         return plain(xp, *arrays)
     return _kernel_of(name, arrays)(*arrays)
 
