@@ -1,6 +1,7 @@
 """Pooling: the largest, or the mean, of each window."""
 
 import builtins
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,15 @@ from ...op import Gradients, KeepsSpec, Kind, Methods, apply
 from ..elementwise.casting import cast_to
 from ..products.conv import each, over_axes
 from ..reducing.ordering import ValuesAndIndices
-from .windows import OfWindows, Windows, bordered, checked_sizes, places_along
+from .windows import (
+    OfWindows,
+    Windows,
+    bordered,
+    checked_sizes,
+    list_slices,
+    list_slices_by_axis,
+    places_along,
+)
 
 # ── the largest of each window ──────────────────────────────────────────────────────────────────
 
@@ -25,7 +34,7 @@ def _choices(
 
     Of equal ones the first is, of NaN, which are larger than any number, the last.
     """
-    spans = how.slices()
+    spans = list_slices(how)
     left = y == y
     last = None if xp.all(left) else _last_nan(how, xp, x, y)
     for place, at in enumerate(spans):
@@ -38,7 +47,7 @@ def _choices(
 def _last_nan(how: Windows, xp: Namespace, x: Array, y: Array) -> Array:
     """Return which element of each window is the last NaN, or -1."""
     last = xp.full_like(y, -1)
-    for place, at in enumerate(how.slices()):
+    for place, at in enumerate(list_slices(how)):
         last[x[at] != x[at]] = place
     return last
 
@@ -50,7 +59,7 @@ class MaxPool(OfWindows):
     copies_output = True
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        first, *rest = self.how.slices()
+        first, *rest = list_slices(self.how)
         if xp is not np:
             y: Array = x[first]
             for at in rest:
@@ -175,7 +184,7 @@ class WindowSums(OfWindows):
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        for which in self.how.by_axis():
+        for which in list_slices_by_axis(self.how):
             first, *rest = which
             total: Array = np.copy(x[first], "K") if xp is np else x[first] * 1
             for at in rest:
@@ -196,7 +205,7 @@ class WindowSumsBack(KeepsSpec, OfWindows):
 
     def compute(self, xp: Namespace, g: Array, x: Array) -> Array:
         lead = len(g.shape) - len(self.how.places)
-        axes = list(zip(range(lead, len(g.shape)), self.how.by_axis(), strict=True))
+        axes = list(zip(range(lead, len(g.shape)), list_slices_by_axis(self.how), strict=True))
         for d, which in reversed(axes):
             shape = (*g.shape[:d], x.shape[d], *g.shape[d + 1 :])
             spread: Array = xp.zeros(shape, dtype=g.dtype, **native_device_of(g))
@@ -231,16 +240,32 @@ def _avg_pool(
     total = apply(WindowSums(how), bordered(x, (size, step, ones), border, places, 0.0))
     if divisor_override is not None:
         return total / float(divisor_override)
+    share = _shares(spatial, size, step, border, places, count_include_pad)
+    if isinstance(share, float):
+        return total * share
+    dtype = as_dtype(x.dtype)
+    return cast_to(total * share.astype(host_dtype(dtype)), dtype)
+
+
+@functools.lru_cache(64)
+def _shares(
+    spatial: tuple[int, ...],
+    size: tuple[int, ...],
+    step: tuple[int, ...],
+    border: tuple[int, ...],
+    places: tuple[int, ...],
+    with_border: bool,
+) -> Array | float:
+    """Return 1 / how many elements each window has, one number where all have as many."""
     counts = np.ones(())
     for n, k, s, p, m in zip(spatial, size, step, border, places, strict=True):
         start = np.arange(m) * s - p
         stop = np.minimum(start + k, n + p)
-        inside = stop - start
-        if not count_include_pad:
-            inside = np.minimum(stop, n) - np.maximum(start, 0)
-        counts = counts[..., None] * inside
-    dtype = as_dtype(x.dtype)
-    return cast_to(total * (1.0 / counts).astype(host_dtype(dtype)), dtype)
+        if not with_border:
+            start, stop = np.maximum(start, 0), np.minimum(stop, n)
+        counts = counts[..., None] * (stop - start)
+    shares: Array = 1.0 / counts
+    return float(shares.flat[0]) if (shares == shares.flat[0]).all() else shares
 
 
 avg_pool1d = over_axes(
