@@ -168,10 +168,10 @@ class CachingAllocator:
             piece = self._taken(size)
         lease = Lease((size,), np.uint8, piece.memory, piece.start)
         key = id(lease)
-        self._leases[key] = weakref.ref(lease, lambda _: self._ended(key, piece))
+        self._leases[key] = weakref.ref(lease, lambda _: self._note_free(key, piece))
         return np.ndarray(shape, dtype, buffer=lease)
 
-    def _ended(self, key: int, piece: Piece) -> None:
+    def _note_free(self, key: int, piece: Piece) -> None:
         """Note that a block is free: called by finalizers, at any moment and in any thread."""
         self._leases.pop(key, None)
         self._returned.append(piece)

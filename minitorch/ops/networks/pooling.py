@@ -17,8 +17,8 @@ from ..reducing.ordering import ValuesAndIndices
 from .windows import (
     OfWindows,
     Windows,
-    bordered,
-    checked_sizes,
+    add_border,
+    check_sizes,
     list_slices,
     list_slices_by_axis,
     places_along,
@@ -130,13 +130,13 @@ def _max_pool(
     return_indices: bool = False,
 ) -> Kind | ValuesAndIndices[Kind]:
     name = f"max_pool{count}d"
-    x, (size, step, border) = input, checked_sizes(name, input, count, kernel_size, stride, padding)
+    x, (size, step, border) = input, check_sizes(name, input, count, kernel_size, stride, padding)
     gap = each(name, dilation, count)
     if builtins.min(gap) < 1:
         raise ArgumentError(f"{name}: got dilation {gap}, expected 1 or more.")
     places = places_along(name, x.shape[-count:], size, step, border, gap, ceil_mode)
     how = Windows(size, step, gap, places)
-    y = apply(MaxPool(how), bordered(x, (size, step, gap), border, places, -math.inf))
+    y = apply(MaxPool(how), add_border(x, (size, step, gap), border, places, -math.inf))
     if not return_indices:
         return y
     return ValuesAndIndices(y, _flat_positions(x, y, how, border))
@@ -148,8 +148,8 @@ def _flat_positions(x: Any, y: Any, how: Windows, border: Any) -> Any:
     numbers = np.arange(math.prod(sizes), dtype=np.float64).reshape(sizes)
     spread = np.broadcast_to(numbers, tuple(x.shape))
     frame = (how.size, how.step, how.gap)
-    wide = bordered(x.detach(), frame, border, how.places, -math.inf)
-    wide_numbers = bordered(x.detach() * 0 + spread, frame, border, how.places, 0.0)
+    wide = add_border(x.detach(), frame, border, how.places, -math.inf)
+    wide_numbers = add_border(x.detach() * 0 + spread, frame, border, how.places, 0.0)
     return apply(MaxPoolPick(how), wide_numbers, wide, y.detach()).to("int64")
 
 
@@ -230,14 +230,14 @@ def _avg_pool(
     divisor_override: int | None = None,
 ) -> Kind:
     name = f"avg_pool{count}d"
-    x, (size, step, border) = input, checked_sizes(name, input, count, kernel_size, stride, padding)
+    x, (size, step, border) = input, check_sizes(name, input, count, kernel_size, stride, padding)
     if divisor_override == 0:
         raise ArgumentError(f"{name}: got divisor_override 0, expected another number.")
     ones = (1,) * count
     spatial = tuple(x.shape[-count:])
     places = places_along(name, spatial, size, step, border, ones, ceil_mode)
     how = Windows(size, step, ones, places)
-    total = apply(WindowSums(how), bordered(x, (size, step, ones), border, places, 0.0))
+    total = apply(WindowSums(how), add_border(x, (size, step, ones), border, places, 0.0))
     if divisor_override is not None:
         return total / float(divisor_override)
     share = _shares(spatial, size, step, border, places, count_include_pad)

@@ -100,7 +100,7 @@ class Resample(AlongDim):
         return total
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec(_resized(specs[0].shape, self.dim, self.grid.new), specs[0].dtype)
+        return Spec(_replace_size(specs[0].shape, self.dim, self.grid.new), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Each old element gets the weighted gradients of the new ones that it is in."""
@@ -118,7 +118,7 @@ class ResampleBack(Resample):
         return xp.moveaxis(lines, -1, self.dim)
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec(_resized(specs[0].shape, self.dim, self.grid.old), specs[0].dtype)
+        return Spec(_replace_size(specs[0].shape, self.dim, self.grid.old), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the gradient resampled."""
@@ -170,7 +170,7 @@ class SumNeighbours(Stretch):
         return (apply(Stretch(self.dim, self.times), out_grad),)
 
 
-def _resized(shape: Sequence[int | None], dim: int, size: int) -> tuple[int | None, ...]:
+def _replace_size(shape: Sequence[int | None], dim: int, size: int) -> tuple[int | None, ...]:
     return (*shape[:dim], size, *shape[dim + 1 :])
 
 

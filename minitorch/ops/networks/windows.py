@@ -98,7 +98,7 @@ def places_along(
     return tuple(places)
 
 
-def bordered(
+def add_border(
     x: Kind,
     how: Sequence[Sequence[int]],
     border: Sequence[int],
@@ -115,7 +115,7 @@ def bordered(
     return padded(x, widths, value=value) if any(widths) else x
 
 
-def checked_sizes(
+def check_sizes(
     name: str,
     x: Methods,
     count: int,

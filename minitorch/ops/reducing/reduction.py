@@ -107,12 +107,12 @@ class Sum(Reduction):
         if xp is np:
             if x.dtype is bool_ and len(self.dims) == x.ndim and not self.keepdim:
                 return np.asarray(np.count_nonzero(x))
-            return self.total(x, _summed(x.dtype))
-        wide = native_dtype(xp, _summed(dtype_of(x)))
+            return self.total(x, _dtype_of_sum(x.dtype))
+        wide = native_dtype(xp, _dtype_of_sum(dtype_of(x)))
         return xp.sum(x, axis=self.dims, keepdims=self.keepdim, dtype=wide)
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec(super().infer(*specs).shape, _summed(specs[0].dtype))
+        return Spec(super().infer(*specs).shape, _dtype_of_sum(specs[0].dtype))
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Every element gets the gradient of its sum."""
@@ -120,7 +120,7 @@ class Sum(Reduction):
         return (expand_to(self.spread(out_grad, x), x),)
 
 
-def _summed(dtype: DType) -> DType:
+def _dtype_of_sum(dtype: DType) -> DType:
     return dtype if dtype.kind == "f" else int64
 
 

@@ -262,7 +262,7 @@ class _Surrounding(Movement):
             copies += [((*lead, i), (*lead, j)) for i, j in zip(places, sources, strict=True)]
         return copies
 
-    def _grown(self, shape: Shape, sign: int) -> Any:
+    def _grow(self, shape: Shape, sign: int) -> Any:
         sizes = zip(shape, self.borders, strict=True)
         return tuple(None if n is None else n + sign * len(a + b) for n, (a, b) in sizes)
 
@@ -271,14 +271,14 @@ class Surround(_Surrounding):
     """`x` with a border whose elements are copied from within."""
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        out = _empty(xp, self._grown(x.shape, 1), x)
+        out = _empty(xp, self._grow(x.shape, 1), x)
         out[self._inside(x.shape)] = x
         for border, source in self._copies(x.shape):
             out[border] = out[source]
         return out
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec(self._grown(specs[0].shape, 1), specs[0].dtype)
+        return Spec(self._grow(specs[0].shape, 1), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the inside with what the border has added to what it was copied from."""
@@ -291,13 +291,13 @@ class SurroundGradient(_Surrounding):
     halves = "as float32"
 
     def compute(self, xp: Namespace, g: Array) -> Array:
-        sizes, sums = self._grown(g.shape, -1), copied(g)
+        sizes, sums = self._grow(g.shape, -1), copied(g)
         for border, source in reversed(self._copies(sizes)):
             sums[source] += sums[border]
         return copied(sums[self._inside(sizes)])
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec(self._grown(specs[0].shape, -1), specs[0].dtype)
+        return Spec(self._grow(specs[0].shape, -1), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the gradient with such a border."""

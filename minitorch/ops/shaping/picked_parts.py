@@ -11,7 +11,7 @@ import numpy as np
 from ...arrays.allocator import empty_as
 from ...arrays.library import Array
 from .adding import add_at
-from .indexing import Slice, Take, located
+from .indexing import Slice, Take, locate
 
 
 class Part:
@@ -38,7 +38,7 @@ class Part:
                 part = whole[pattern if Ellipsis in pattern else (*pattern, ...)]
                 part += values
                 continue
-            view, index = located(whole, pattern, indices)
+            view, index = locate(whole, pattern, indices)
             if index:
                 add_at(view, index, values)
             else:
