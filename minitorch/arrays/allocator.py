@@ -37,6 +37,9 @@ PLENTY = 8 * 2**20
 """Bytes up to which every size has blocks of its own: joining and cutting would cost more."""
 TURNED_FROM = 2**20
 """Products of numbers in a product of matrices: with fewer BLAS puts neither in another order."""
+COLUMNS = 8
+"""Columns of a transposed matrix copied at a time: more rows of a size that is a power of 2 than
+that push each other out of the nearest cache."""
 LARGE = 128 * 2**10
 """Bytes above which the C library asks the system for fresh pages, and the detour here pays."""
 
@@ -165,10 +168,10 @@ class CachingAllocator:
             piece = self._taken(size)
         lease = Lease((size,), np.uint8, piece.memory, piece.start)
         key = id(lease)
-        self._leases[key] = weakref.ref(lease, lambda _: self._ended(key, piece))
+        self._leases[key] = weakref.ref(lease, lambda _: self._note_free(key, piece))
         return np.ndarray(shape, dtype, buffer=lease)
 
-    def _ended(self, key: int, piece: Piece) -> None:
+    def _note_free(self, key: int, piece: Piece) -> None:
         """Note that a block is free: called by finalizers, at any moment and in any thread."""
         self._leases.pop(key, None)
         self._returned.append(piece)
@@ -298,9 +301,11 @@ def empty_as(array: "Array", shape: tuple[int, ...]) -> "Array":
 
 
 def rows_of(view: "Array", shape: tuple[int, ...]) -> "Array":
-    """Return a copy of a strided view of NumPy memory under another shape."""
-    if view.nbytes <= LARGE:
-        return view.reshape(shape)
+    """Return a strided view of NumPy memory under another shape, its elements in rows."""
+    if view.nbytes <= LARGE or view.flags.c_contiguous:
+        return np.ascontiguousarray(view).reshape(shape)
     out = cpu.empty(view.shape, view.dtype)
-    np.copyto(out, view)
+    step = COLUMNS if view.ndim == 2 and view.flags.f_contiguous else view.shape[-1]
+    for start in range(0, view.shape[-1], step):
+        out[..., start : start + step] = view[..., start : start + step]
     return out.reshape(shape)

@@ -20,6 +20,7 @@ from ..arrays.library import (
 from ..errors import ArgumentError
 from ..op import FixedSpec, Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from .elementwise.unary import zeros_like
+from .reducing.sorting import order
 
 
 class Drawn(FixedSpec):
@@ -48,6 +49,11 @@ class Drawn(FixedSpec):
         """Return the generator to draw from."""
         return self.generator or default_generator(CPU)
 
+    def scaled(self, drawn: Array, width: float) -> Array:
+        """Return what was drawn times `width`, plus `first`."""
+        as_drawn = width == 1 and self.first == 0
+        return drawn if as_drawn else cast(drawn * width + self.first, self.dtype)
+
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """There are no inputs."""
         return ()
@@ -58,15 +64,14 @@ class Uniform(Drawn):
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         drawn = self.source().uniform(self.shape, self.dtype)
-        return cast(drawn * (self.second - self.first) + self.first, self.dtype)
+        return self.scaled(drawn, self.second - self.first)
 
 
 class Normal(Drawn):
     """Normally distributed, with mean `first` and deviation `second`."""
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        drawn = self.source().normal(self.shape, self.dtype)
-        return cast(drawn * self.second + self.first, self.dtype)
+        return self.scaled(self.source().normal(self.shape, self.dtype), self.second)
 
 
 class Integers(Drawn):
@@ -141,8 +146,7 @@ class Multinomial(Flat):
         """Return the first to come, when each comes after an exponential time of its rate."""
         waits = -np.log1p(-source.uniform(weights.shape, np.dtype(np.float64)))
         with np.errstate(divide="ignore"):
-            order = np.argsort(waits / weights, axis=-1, kind="stable")
-        return order[:, : self.num_samples]
+            return order(waits / weights, 1, False, self.num_samples)
 
     def infer(self, *specs: Spec) -> Spec:
         return Spec((*specs[0].shape[:-1], self.num_samples), int64)

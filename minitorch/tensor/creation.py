@@ -12,6 +12,7 @@ from ..arrays.library import (
     DeviceLike,
     DTypeLike,
     as_dtype,
+    asarray,
     cast,
     check_fits,
     int64,
@@ -95,8 +96,8 @@ def ones(*dims: object, size: object = (), **options: Unpack[Options]) -> Tensor
 empty = zeros  # memory that is not set would only make errors hard to repeat
 
 
-def _made(
-    numbers: object,
+def _wrap(
+    numbers: Array,
     usual: DTypeLike,
     dtype: DTypeLike = None,
     device: DeviceLike = "cpu",
@@ -104,7 +105,8 @@ def _made(
 ) -> Tensor:
     usual = _arrays.get_default_dtype() if usual is None else usual
     wanted = as_dtype(usual if dtype is None else dtype)
-    return tensor(numbers, dtype=wanted, device=device, requires_grad=requires_grad)
+    wrapped = Tensor._new(asarray(numbers, wanted, _arrays.device(device), copy=False))
+    return wrapped.requires_grad_() if requires_grad else wrapped
 
 
 def arange(
@@ -118,21 +120,24 @@ def arange(
         raise ArgumentError(f"arange: got {start} to {end} in steps of {step}: it never arrives.")
     whole = all(isinstance(n, int) for n in (start, end, step))
     count = math.ceil((end - start) / step)
-    return _made(start + step * np.arange(count), "int64" if whole else None, **options)
+    numbers: Array = np.arange(count)
+    if (start, step) != (0, 1):
+        numbers = start + step * numbers
+    return _wrap(numbers, "int64" if whole else None, **options)
 
 
 def linspace(start: float, end: float, steps: int, **options: Unpack[Options]) -> Tensor:
     """Return `steps` numbers from `start` to `end`, both included."""
     if steps < 0:
         raise ArgumentError(f"linspace: got {steps} steps, expected 0 or more.")
-    return _made(np.linspace(float(start), float(end), int(steps)), None, **options)
+    return _wrap(np.linspace(float(start), float(end), int(steps)), None, **options)
 
 
 def eye(n: int, m: int | None = None, **options: Unpack[Options]) -> Tensor:
     """Return ones on the diagonal of an (n, m) matrix of zeros."""
     if min(n, 0 if m is None else m) < 0:
         raise ArgumentError(f"eye: got {n} rows and {m} columns, expected no negative number.")
-    return _made(np.eye(n, m), None, **options)
+    return _wrap(np.eye(n, m, dtype=bool), None, **options)
 
 
 def _like(input: Tensor, options: Options) -> Any:
@@ -162,7 +167,7 @@ empty_like = zeros_like
 # ── random numbers ──────────────────────────────────────────────────────────────────────────────
 
 
-def _drawn(
+def _draw(
     kind: type[Uniform] | type[Normal],
     name: str,
     size: tuple[object, ...],
@@ -187,7 +192,7 @@ def rand(
     **options: Unpack[Options],
 ) -> Tensor:
     """Return numbers evenly spread in [0, 1)."""
-    return _drawn(Uniform, "rand", dims or (size,), generator, **options)
+    return _draw(Uniform, "rand", dims or (size,), generator, **options)
 
 
 def randn(
@@ -197,7 +202,7 @@ def randn(
     **options: Unpack[Options],
 ) -> Tensor:
     """Return numbers of the normal distribution with mean 0 and variance 1."""
-    return _drawn(Normal, "randn", dims or (size,), generator, **options)
+    return _draw(Normal, "randn", dims or (size,), generator, **options)
 
 
 def randint(

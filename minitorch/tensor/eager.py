@@ -93,7 +93,7 @@ def host_arrays(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> list[A
 def run_op(op: Op, arrays: list[Array]) -> Array:
     """Return `op` of prepared arrays, of whatever library; bfloat16 as the operator takes it."""
     xp, compute = namespace(arrays[0]), op.compute
-    if any(type(array) is Halves for array in arrays):
+    if Halves in map(type, arrays):
         compute = partial(computed, op, op.compute)
     return quiet.run(compute, xp, *arrays) if op.on_arrays else compute(xp, *arrays)
 
@@ -105,22 +105,22 @@ def prepare(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> tuple["Ten
         DeviceError: tensors live on different devices.
         DTypeError: an input is not a tensor, an array or a number.
     """
-    if op.promotes and len(inputs) == 2 and not op.fixed:
-        a, b = inputs
-        if type(b) in _NUMBERS and _is_host_float(a, kind):
-            return a, constant(b, a.array.dtype, kind)
-        if type(a) in _NUMBERS and _is_host_float(b, kind):
-            return constant(a, b.array.dtype, kind), b
+    own, loose = inputs[: op.fixed], inputs[op.fixed :]
+    if op.promotes and len(loose) == 2 and all(_is_host(v, kind) for v in own):
+        a, b = loose
+        if type(b) in _NUMBERS and _gives_dtype(op, a, b, kind):
+            return (*own, a, constant(b, a.array.dtype, kind))
+        if type(a) in _NUMBERS and _gives_dtype(op, b, a, kind):
+            return (*own, constant(a, b.array.dtype, kind), b)
     tensors = [v for v in inputs if isinstance(v, kind)]
     place = next((v.device for v in tensors if v.ndim), tensors[0].device)
     if op.promotes:
-        loose = inputs[op.fixed :]
         if op.promotes == "same":
             _check_same_dtype(op, [v.dtype for v in loose if isinstance(v, kind)])
         operands = [_operand(op, v, kind) for v in loose]
         dtype = common_dtype(op, operands)
-        own = [_wrap(op, v, None, place, kind) for v in inputs[: op.fixed]]
-        return (*own, *(_wrap(op, v, dtype, place, kind) for v in loose))
+        fixed = [_wrap(op, v, None, place, kind) for v in own]
+        return (*fixed, *(_wrap(op, v, dtype, place, kind) for v in loose))
     return tuple(_wrap(op, v, None, place, kind) for v in inputs)
 
 
@@ -135,13 +135,16 @@ def _check_same_dtype(op: Op, dtypes: list[DType]) -> None:
         )
 
 
-def _is_host_float(value: object, kind: type["Tensor"]) -> bool:
+def _is_host(value: object, kind: type["Tensor"]) -> bool:
+    return isinstance(value, kind) and type(value.array) in HOST_TYPES
+
+
+def _gives_dtype(op: Op, value: Any, number: int | float, kind: type["Tensor"]) -> bool:
     """Tell whether a Python number beside `value` simply takes its dtype."""
-    return (
-        isinstance(value, kind)
-        and type(value.array) in HOST_TYPES
-        and value.array.dtype.kind == "f"
-    )
+    if not _is_host(value, kind):
+        return False
+    of = value.array.dtype.kind
+    return of == "f" or (of == "i" and type(number) is int and op.promotes != "float")
 
 
 def _operand(op: Op, value: object, kind: type["Tensor"]) -> tuple[DType, int] | Scalar:

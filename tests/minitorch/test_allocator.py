@@ -149,6 +149,14 @@ def test_large_results_of_operators_lie_in_cached_memory_and_are_right() -> None
     np.testing.assert_allclose(a.grad.numpy(), 9.0 * (x > 0))
 
 
+@pytest.mark.parametrize("shape", [(300, 301), (512, 256), (2, 300, 301), (20, 3)])
+def test_a_transposed_array_is_copied_in_rows(shape: tuple[int, ...]) -> None:
+    turned = np.arange(np.prod(shape), dtype=np.float32).reshape(shape).T
+    rows = allocator.rows_of(turned, turned.shape)
+    assert rows.flags.c_contiguous and not np.may_share_memory(rows, turned)
+    np.testing.assert_array_equal(rows, turned)
+
+
 def test_all_memory_returns_when_the_tensors_are_gone() -> None:
     gc.collect()
     start = allocator.cpu.stats()["allocated"]

@@ -373,3 +373,23 @@ def test_sums_of_rows_round_as_a_tree_of_sums_does(n: int) -> None:
     x = minitorch.full((40, n), 0.1)
     for sums in (x.sum(-1), x.mean(-1) * n, x.norm(dim=-1) ** 2 * 10):
         np.testing.assert_allclose(sums.numpy(), np.float64(np.float32(0.1)) * n, 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_einsum_of_two_operands_is_torchs_with_its_gradients(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    left, right = ("".join(rng.permutation(list("abcd"))[: rng.integers(1, 5)]) for _ in range(2))
+    letters = sorted({*left, *right})
+    result = "".join(rng.permutation(letters)[: rng.integers(len(letters) + 1)])
+    sizes = dict(zip("abcd", rng.integers(1, 5, 4), strict=True))
+    arrays = [rng.standard_normal([sizes[c] for c in term]) for term in (left, right)]
+
+    def call(lib: Any) -> Any:
+        a, b = (lib.tensor(array, requires_grad=True) for array in arrays)
+        y = lib.einsum(f"{left},{right}->{result}", a, b)
+        (y * y).sum().backward()
+        return y, a.grad, b.grad
+
+    theirs, ours = both(call)
+    for a, b in zip(theirs, ours, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-10, atol=1e-10)

@@ -23,6 +23,7 @@ from ..text import KERNEL
 from .adam import adam
 from .extremes import EXTREMES
 from .norms import (
+    channel_sums,
     column_moments,
     column_sums,
     group_norm,
@@ -59,6 +60,7 @@ _KERNELS: dict[str, tuple[int, Callable[[RowText], None]]] = {
     "layer_norm_gradient": (6, layer_norm_gradient),
     "group_norm": (4, group_norm),
     "group_norm_gradient": (6, group_norm_gradient),
+    "channel_sums": (6, channel_sums),
     "column_moments": (3, column_moments),
     "column_sums": (6, column_sums),
     "adam": (5, adam),

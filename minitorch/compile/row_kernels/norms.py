@@ -138,6 +138,20 @@ def column_sums(k: RowText) -> None:
     _add_columns(k, {4: along, 5: partial(k.load, 0)})
 
 
+def channel_sums(k: RowText) -> None:
+    """g, x, mean, inverse, along, total: Σ g y and Σ g of each row, whose channel is row % rows."""
+    t = k.t
+    channel = t.emit(f"urem i64 {k.row}, {k.integers[1]}")
+    mean, inverse = k.spread_from(2, channel), k.spread_from(3, channel)
+
+    def along(v: str, mask: str | None) -> str:
+        return t.mul(k.load(0, v, mask), t.mul(t.sub(k.load(1, v, mask), mean), inverse))
+
+    sums = k.fold(k.integers[0], ("sum", along), ("sum", partial(k.load, 0)))
+    for i, total in enumerate(sums):
+        k.store_first(4 + i, k.row, total)
+
+
 def _add_columns(k: RowText, values: dict[int, Each]) -> None:
     """Add values of all rows to arrays that have a number a column, for the thread's columns."""
     t = k.t

@@ -22,7 +22,7 @@ from .unary import log, minus, same, sigmoid, trunc, zero
 SOME = 2**10  # bytes of each of two arrays that broadcast, from which on their result is large
 
 
-def _cached(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Callable[..., Array]:
+def _share_large(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Callable[..., Array]:
     """Return a row's arithmetic: the sign itself, but for NumPy arrays that are or become large."""
 
     def compute(xp: Namespace, a: Array, b: Array) -> Array:
@@ -41,10 +41,10 @@ def _float_row(
     return binary(name, compute, left, right, says, promotes="float", reads="x")
 
 
-add = binary("add", _cached(np.add, operator.add), same, same, "a + b.", reads="")
+add = binary("add", _share_large(np.add, operator.add), same, same, "a + b.", reads="")
 sub = binary(
     "sub",
-    _cached(np.subtract, operator.sub),
+    _share_large(np.subtract, operator.sub),
     same,
     minus,
     "a - b.",
@@ -54,7 +54,7 @@ sub = binary(
 )
 mul = binary(
     "mul",
-    _cached(np.multiply, operator.mul),
+    _share_large(np.multiply, operator.mul),
     lambda g, a, b, y: g * b,
     lambda g, a, b, y: g * a,
     "a · b.",
@@ -62,7 +62,7 @@ mul = binary(
 )
 true_divide = _float_row(
     "div",
-    _cached(np.true_divide, operator.truediv),
+    _share_large(np.true_divide, operator.truediv),
     lambda g, a, b, y: g / b,
     lambda g, a, b, y: -g * (a / b) / b,
     "a / b.",
@@ -75,28 +75,28 @@ def _check_divisor(a: Array, b: Array) -> None:
     Raises:
         ArgumentError: an integer would be divided by 0.
     """
-    if type(b) in HOST_TYPES and a.dtype.kind in "iu" and not b.all():
+    if a.dtype.kind in "iu" and type(b) in HOST_TYPES and not (b.all() if b.ndim else b):
         raise ArgumentError("division: an integer divided by zero. Convert with .float(), or mask.")
 
 
-def _below(xp: Namespace, a: Array, b: Array) -> Array:
+def _divide_down(xp: Namespace, a: Array, b: Array) -> Array:
     _check_divisor(a, b)
     return compiled.pair(xp, "floor_divide", xp.floor_divide, a, b)
 
 
-def _rest(xp: Namespace, a: Array, b: Array) -> Array:
+def _take_remainder(xp: Namespace, a: Array, b: Array) -> Array:
     _check_divisor(a, b)
     return compiled.pair(xp, "remainder", xp.remainder, a, b)
 
 
-floor_divide = binary("floor_divide", _below, zero, zero, "⌊a / b⌋.", reads="", kinds=NUMBERS)
+floor_divide = binary("floor_divide", _divide_down, zero, zero, "⌊a / b⌋.", reads="", kinds=NUMBERS)
 
 
 def _towards_zero(xp: Namespace, a: Array, b: Array) -> Array:
     """Return trunc(a / b): of integers exact, as an integer."""
     if as_dtype(a.dtype).kind == "f":
         return xp.trunc(a / b)
-    below = _below(xp, a, b)
+    below = _divide_down(xp, a, b)
     return xp.where((below < 0) & (below * b != a), below + 1, below)
 
 
@@ -105,7 +105,7 @@ trunc_divide = binary(
 )
 remainder = binary(
     "remainder",
-    _rest,
+    _take_remainder,
     same,
     lambda g, a, b, y: -g * floor_divide(a, b),
     "a - b·⌊a / b⌋: the sign of b.",
@@ -114,14 +114,14 @@ remainder = binary(
 )
 
 
-def _rest_of_left(xp: Namespace, a: Array, b: Array) -> Array:
+def _take_remainder_of_left(xp: Namespace, a: Array, b: Array) -> Array:
     _check_divisor(a, b)
     return compiled.pair(xp, "fmod", xp.fmod, a, b)
 
 
 fmod = binary(
     "fmod",
-    _rest_of_left,
+    _take_remainder_of_left,
     same,
     lambda g, a, b, y: -g * trunc(a / b),
     "a - b·trunc(a / b): the sign of a.",
@@ -139,7 +139,7 @@ def _by_exponent(g: Kind, a: Kind, b: Kind, y: Kind) -> Kind:
     return g * where(flat, 0.0, y * log(where(flat, 1.0, a)))
 
 
-def _raised(xp: Namespace, a: Array, b: Array) -> Array:
+def _raise_to(xp: Namespace, a: Array, b: Array) -> Array:
     """Return a to the b; of integers to negative powers what is left of the fraction: 0, 1, -1."""
     if dtype_of(a).kind != "i" or not xp.any(b < 0):
         return xp.pow(a, b)
@@ -147,7 +147,7 @@ def _raised(xp: Namespace, a: Array, b: Array) -> Array:
     return xp.where(b < 0, xp.where(abs(a) == 1, odd, a * 0), xp.pow(a, xp.where(b < 0, b * 0, b)))
 
 
-power = binary("pow", _raised, _by_base, _by_exponent, "a to the b.", kinds=NUMBERS)
+power = binary("pow", _raise_to, _by_base, _by_exponent, "a to the b.", kinds=NUMBERS)
 
 
 def _unless(g: Kind, loses: Any, ties: Any) -> Any:

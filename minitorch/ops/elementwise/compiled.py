@@ -61,7 +61,7 @@ def kernel(dtype: DType, inputs: int | tuple[str, ...], steps: Rows) -> Callable
 
 def row(xp: Namespace, name: str, plain: Callable[..., Array], *arrays: Any) -> Array:
     """Return a row of arrays: by a kernel, of few elements by `plain(xp, *arrays)`."""
-    if not fits(xp, *arrays, least=SOME):
+    if not fits(xp, *arrays, least=FEW):
         return plain(xp, *arrays)
     return _kernel_of(name, arrays)(*arrays)
 
@@ -308,5 +308,5 @@ def over_rows(
     """Return a new array of this shape that a kernel over rows writes."""
     first = arrays[0]
     out = allocator.empty(tuple(shape), first.dtype)
-    _runner()(name, (*map(np.ascontiguousarray, arrays), out), number, **which)
+    _runner()(name, (*(allocator.rows_of(a, a.shape) for a in arrays), out), number, **which)
     return out

@@ -21,6 +21,7 @@ from .rows import Elementwise
 from .unary import neg
 
 Numbers = tuple[float, ...]
+FEW_STEPS = 2  # up to which NumPy's calls take less time of few elements than a kernel's
 
 
 class Formula:
@@ -81,28 +82,29 @@ class _Applied(Elementwise):
 
 
 def at_once(function: Callable[..., Any], values: Sequence[Any], numbers: Numbers = ()) -> Any:
-    """Return `function(*values, *numbers)`, by a kernel of its rows if the first is a large array.
+    """Return `function(*values, *numbers)`, of NumPy's arrays by a kernel of its rows if it pays.
 
-    Of NumPy, and the others of its dtype too; they broadcast.
+    They are of one dtype and broadcast.
     """
     first, *others = values
-    if not compiled.fits(np, first, least=compiled.SEVERAL) or any(
+    if not compiled.fits(np, first, least=compiled.FEW) or any(
         type(other) is not np.ndarray or other.dtype is not first.dtype for other in others
     ):
         return function(*values, *numbers)
-    kernel, constants = _kernel(function, numbers, len(values), first.dtype)
-    return compiled.in_order(kernel, values, constants)
+    recording = _record(function, numbers, len(values), first.dtype)
+    if first.size < compiled.SEVERAL and len(recording.steps) <= FEW_STEPS:
+        return function(*values, *numbers)
+    return compiled.in_order(recording.kernel, values, recording.arrays)
 
 
 @functools.cache
-def _kernel(
+def _record(
     function: Callable[..., Any], numbers: Numbers, count: int, dtype: DType
-) -> tuple[Callable[..., Array], list[Array]]:
-    """Return the kernel of a function of `count` arrays, and the numbers that it also gets."""
+) -> "_Recording":
+    """Return the steps of a function of `count` arrays."""
     recording = _Recording(count, dtype)
     function(*(_Recorded(recording, place, dtype) for place in range(count)), *numbers)
-    constants = [np.asarray(number, dtype) for number in recording.constants]
-    return compiled.kernel(dtype, count + len(constants), tuple(recording.steps)), constants
+    return recording
 
 
 class _Recording:
@@ -112,6 +114,17 @@ class _Recording:
         self.count, self.dtype = count, dtype
         self.steps: list[tuple[str, tuple[int, ...]]] = []
         self.constants: list[float] = []
+
+    @functools.cached_property
+    def kernel(self) -> Callable[..., Array]:
+        """The kernel of all steps; it takes `arrays` behind the inputs."""
+        count = self.count + len(self.constants)
+        return compiled.kernel(self.dtype, count, tuple(self.steps))
+
+    @functools.cached_property
+    def arrays(self) -> list[Array]:
+        """The numbers among the steps' inputs."""
+        return [np.asarray(number, self.dtype) for number in self.constants]
 
     def place_of(self, value: Any) -> int:
         """Return the place of a value, or of a number among the inputs that follow."""

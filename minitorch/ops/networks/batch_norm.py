@@ -100,12 +100,7 @@ class BatchNormSums(Op):
             compiled.run_rows("column_sums", (*matrices, centre, inverse, *sums), 0.0, rows=len(x))
             return sums
         if xp is np:
-            channels = Channels(x, g)
-            rows, g = channels.rows
-            centre, inverse = _columns(moments, self.eps)
-            along = channels.mean(g, rows - centre) * inverse
-            both: Array = np.concatenate([along, channels.mean(g)], 1).T * channels.count
-            return both
+            return _channel_sums(g, x, *_columns(moments, self.eps))
         over = _but_channels(x)
         y = (x - moments[0]) / xp.sqrt(moments[1] + self.eps)
         return xp.stack([xp.sum(g * y, axis=over), xp.sum(g, axis=over)])
@@ -170,6 +165,24 @@ def _columns(moments: Array, eps: float) -> tuple[Array, Array]:
     """Return mean and 1 / deviation of each channel as (C, 1)."""
     centre, spread = moments.reshape(2, -1, 1)
     return centre, 1 / np.sqrt(spread + eps)
+
+
+def _channel_sums(g: Array, x: Array, centre: Array, inverse: Array) -> Array:
+    """Return Σ g (x - centre) · inverse and Σ g of each channel, (2, C)."""
+    sums: Array
+    in_rows = x.flags.c_contiguous and g.flags.c_contiguous
+    if in_rows and compiled.fits_rows(np, g, x, centre):
+        rows = x.reshape(math.prod(x.shape[:2]), -1)
+        of_samples: Array = np.empty((2, *x.shape[:2]), x.dtype)
+        arrays = (g.reshape(rows.shape), rows, centre[:, 0], inverse[:, 0], *of_samples)
+        compiled.run_rows("channel_sums", arrays, 0.0, rows=x.shape[1])
+        sums = np.add.reduce(of_samples, 1)
+        return sums
+    channels = Channels(x, g)
+    rows, g = channels.rows
+    along = channels.mean(g, rows - centre) * inverse
+    sums = np.concatenate([along, channels.mean(g)], 1).T * channels.count
+    return sums
 
 
 def _but_channels(x: Any) -> tuple[int, ...]:

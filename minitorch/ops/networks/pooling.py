@@ -1,6 +1,7 @@
 """Pooling: the largest, or the mean, of each window."""
 
 import builtins
+import functools
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,15 @@ from ...op import Gradients, KeepsSpec, Kind, Methods, apply
 from ..elementwise.casting import cast_to
 from ..products.conv import each, over_axes
 from ..reducing.ordering import ValuesAndIndices
-from .windows import OfWindows, Windows, bordered, checked_sizes, places_along
+from .windows import (
+    OfWindows,
+    Windows,
+    add_border,
+    check_sizes,
+    list_slices,
+    list_slices_by_axis,
+    places_along,
+)
 
 # ── the largest of each window ──────────────────────────────────────────────────────────────────
 
@@ -25,7 +34,7 @@ def _choices(
 
     Of equal ones the first is, of NaN, which are larger than any number, the last.
     """
-    spans = how.slices()
+    spans = list_slices(how)
     left = y == y
     last = None if xp.all(left) else _last_nan(how, xp, x, y)
     for place, at in enumerate(spans):
@@ -38,7 +47,7 @@ def _choices(
 def _last_nan(how: Windows, xp: Namespace, x: Array, y: Array) -> Array:
     """Return which element of each window is the last NaN, or -1."""
     last = xp.full_like(y, -1)
-    for place, at in enumerate(how.slices()):
+    for place, at in enumerate(list_slices(how)):
         last[x[at] != x[at]] = place
     return last
 
@@ -50,7 +59,7 @@ class MaxPool(OfWindows):
     copies_output = True
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        first, *rest = self.how.slices()
+        first, *rest = list_slices(self.how)
         if xp is not np:
             y: Array = x[first]
             for at in rest:
@@ -121,13 +130,13 @@ def _max_pool(
     return_indices: bool = False,
 ) -> Kind | ValuesAndIndices[Kind]:
     name = f"max_pool{count}d"
-    x, (size, step, border) = input, checked_sizes(name, input, count, kernel_size, stride, padding)
+    x, (size, step, border) = input, check_sizes(name, input, count, kernel_size, stride, padding)
     gap = each(name, dilation, count)
     if builtins.min(gap) < 1:
         raise ArgumentError(f"{name}: got dilation {gap}, expected 1 or more.")
     places = places_along(name, x.shape[-count:], size, step, border, gap, ceil_mode)
     how = Windows(size, step, gap, places)
-    y = apply(MaxPool(how), bordered(x, (size, step, gap), border, places, -math.inf))
+    y = apply(MaxPool(how), add_border(x, (size, step, gap), border, places, -math.inf))
     if not return_indices:
         return y
     return ValuesAndIndices(y, _flat_positions(x, y, how, border))
@@ -139,8 +148,8 @@ def _flat_positions(x: Any, y: Any, how: Windows, border: Any) -> Any:
     numbers = np.arange(math.prod(sizes), dtype=np.float64).reshape(sizes)
     spread = np.broadcast_to(numbers, tuple(x.shape))
     frame = (how.size, how.step, how.gap)
-    wide = bordered(x.detach(), frame, border, how.places, -math.inf)
-    wide_numbers = bordered(x.detach() * 0 + spread, frame, border, how.places, 0.0)
+    wide = add_border(x.detach(), frame, border, how.places, -math.inf)
+    wide_numbers = add_border(x.detach() * 0 + spread, frame, border, how.places, 0.0)
     return apply(MaxPoolPick(how), wide_numbers, wide, y.detach()).to("int64")
 
 
@@ -175,7 +184,7 @@ class WindowSums(OfWindows):
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        for which in self.how.by_axis():
+        for which in list_slices_by_axis(self.how):
             first, *rest = which
             total: Array = np.copy(x[first], "K") if xp is np else x[first] * 1
             for at in rest:
@@ -196,7 +205,7 @@ class WindowSumsBack(KeepsSpec, OfWindows):
 
     def compute(self, xp: Namespace, g: Array, x: Array) -> Array:
         lead = len(g.shape) - len(self.how.places)
-        axes = list(zip(range(lead, len(g.shape)), self.how.by_axis(), strict=True))
+        axes = list(zip(range(lead, len(g.shape)), list_slices_by_axis(self.how), strict=True))
         for d, which in reversed(axes):
             shape = (*g.shape[:d], x.shape[d], *g.shape[d + 1 :])
             spread: Array = xp.zeros(shape, dtype=g.dtype, **native_device_of(g))
@@ -221,26 +230,42 @@ def _avg_pool(
     divisor_override: int | None = None,
 ) -> Kind:
     name = f"avg_pool{count}d"
-    x, (size, step, border) = input, checked_sizes(name, input, count, kernel_size, stride, padding)
+    x, (size, step, border) = input, check_sizes(name, input, count, kernel_size, stride, padding)
     if divisor_override == 0:
         raise ArgumentError(f"{name}: got divisor_override 0, expected another number.")
     ones = (1,) * count
     spatial = tuple(x.shape[-count:])
     places = places_along(name, spatial, size, step, border, ones, ceil_mode)
     how = Windows(size, step, ones, places)
-    total = apply(WindowSums(how), bordered(x, (size, step, ones), border, places, 0.0))
+    total = apply(WindowSums(how), add_border(x, (size, step, ones), border, places, 0.0))
     if divisor_override is not None:
         return total / float(divisor_override)
+    share = _shares(spatial, size, step, border, places, count_include_pad)
+    if isinstance(share, float):
+        return total * share
+    dtype = as_dtype(x.dtype)
+    return cast_to(total * share.astype(host_dtype(dtype)), dtype)
+
+
+@functools.lru_cache(64)
+def _shares(
+    spatial: tuple[int, ...],
+    size: tuple[int, ...],
+    step: tuple[int, ...],
+    border: tuple[int, ...],
+    places: tuple[int, ...],
+    with_border: bool,
+) -> Array | float:
+    """Return 1 / how many elements each window has, one number where all have as many."""
     counts = np.ones(())
     for n, k, s, p, m in zip(spatial, size, step, border, places, strict=True):
         start = np.arange(m) * s - p
         stop = np.minimum(start + k, n + p)
-        inside = stop - start
-        if not count_include_pad:
-            inside = np.minimum(stop, n) - np.maximum(start, 0)
-        counts = counts[..., None] * inside
-    dtype = as_dtype(x.dtype)
-    return cast_to(total * (1.0 / counts).astype(host_dtype(dtype)), dtype)
+        if not with_border:
+            start, stop = np.maximum(start, 0), np.minimum(stop, n)
+        counts = counts[..., None] * (stop - start)
+    shares: Array = 1.0 / counts
+    return float(shares.flat[0]) if (shares == shares.flat[0]).all() else shares
 
 
 avg_pool1d = over_axes(

@@ -1,5 +1,6 @@
 """Images of another size: neighbours repeated, weighted or averaged, and channels made pixels."""
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -65,6 +66,20 @@ def _cubic(distance: Array) -> Array:
     return weights
 
 
+@functools.lru_cache(64)
+def _taps(grid: Grid, dtype: DType) -> tuple[Array, Array]:
+    return grid.taps(dtype)
+
+
+@functools.lru_cache(64)
+def _matrix(grid: Grid, dtype: DType) -> Array:
+    """Return the weight of each old element, a column, in each new one, a row."""
+    matrix: Array = np.zeros((grid.new, grid.old), dtype)
+    for places, weights in zip(*_taps(grid, dtype), strict=True):
+        matrix[np.arange(grid.new), places] += weights
+    return matrix
+
+
 class Resample(AlongDim):
     """Weighted sums of neighbours along the axis `dim`, one for each place of a grid."""
 
@@ -79,13 +94,13 @@ class Resample(AlongDim):
         place = native_device_of(x)
         rest = (1,) * (len(x.shape) - self.dim - 1)
         total: Array = xp.zeros((), dtype=x.dtype, **place)
-        for places, weights in zip(*self.grid.taps(host_dtype(dtype_of(x))), strict=True):
+        for places, weights in zip(*_taps(self.grid, host_dtype(dtype_of(x))), strict=True):
             taken = xp.take(x, xp.asarray(places, **place), axis=self.dim)
             total = total + taken * xp.asarray(weights.reshape(-1, *rest), **place)
         return total
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec(_resized(specs[0].shape, self.dim, self.grid.new), specs[0].dtype)
+        return Spec(_replace_size(specs[0].shape, self.dim, self.grid.new), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Each old element gets the weighted gradients of the new ones that it is in."""
@@ -98,15 +113,12 @@ class ResampleBack(Resample):
     name = "interpolate_back"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        dtype = host_dtype(dtype_of(x))
-        matrix = np.zeros((self.grid.new, self.grid.old), dtype)
-        for places, weights in zip(*self.grid.taps(dtype), strict=True):
-            matrix[np.arange(self.grid.new), places] += weights
+        matrix = _matrix(self.grid, host_dtype(dtype_of(x)))
         lines = xp.moveaxis(x, self.dim, -1) @ xp.asarray(matrix, **native_device_of(x))
         return xp.moveaxis(lines, -1, self.dim)
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec(_resized(specs[0].shape, self.dim, self.grid.old), specs[0].dtype)
+        return Spec(_replace_size(specs[0].shape, self.dim, self.grid.old), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the gradient resampled."""
@@ -158,7 +170,7 @@ class SumNeighbours(Stretch):
         return (apply(Stretch(self.dim, self.times), out_grad),)
 
 
-def _resized(shape: Sequence[int | None], dim: int, size: int) -> tuple[int | None, ...]:
+def _replace_size(shape: Sequence[int | None], dim: int, size: int) -> tuple[int | None, ...]:
     return (*shape[:dim], size, *shape[dim + 1 :])
 
 

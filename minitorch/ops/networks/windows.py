@@ -1,5 +1,6 @@
 """Windows over the last axes: their elements, their number, the border that they reach into."""
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -33,25 +34,27 @@ class Windows:
         reached = [step * count if size == step else 0 for size, step, count in sizes]
         return reached == list(shape[-len(reached) :])
 
-    def slices(self) -> list[tuple[Index, ...]]:
-        """Return, for each element of a window, the index of that element of all windows."""
-        spans: list[tuple[Index, ...]] = []
-        for at in itertools.product(*map(range, self.size)):
-            spots = zip(at, self.step, self.gap, self.places, strict=True)
-            spans.append((..., *(slice(i * g, i * g + (n - 1) * s + 1, s) for i, s, g, n in spots)))
-        return spans
 
-    def by_axis(self) -> list[list[tuple[Index, ...]]]:
-        """Return the same for windows along one axis alone, first axis first."""
-        spans: list[list[tuple[Index, ...]]] = []
-        for d, (k, s, g, n) in enumerate(
-            zip(self.size, self.step, self.gap, self.places, strict=True), -len(self.size)
-        ):
-            whole = (slice(None),) * (-1 - d)
-            spans.append(
-                [(..., slice(i * g, i * g + (n - 1) * s + 1, s), *whole) for i in range(k)]
-            )
-        return spans
+@functools.lru_cache(128)
+def list_slices(how: Windows) -> list[tuple[Index, ...]]:
+    """Return, for each element of a window, the index of that element of all windows."""
+    spans: list[tuple[Index, ...]] = []
+    for at in itertools.product(*map(range, how.size)):
+        spots = zip(at, how.step, how.gap, how.places, strict=True)
+        spans.append((..., *(slice(i * g, i * g + (n - 1) * s + 1, s) for i, s, g, n in spots)))
+    return spans
+
+
+@functools.lru_cache(128)
+def list_slices_by_axis(how: Windows) -> list[list[tuple[Index, ...]]]:
+    """Return the same for windows along one axis alone, first axis first."""
+    spans: list[list[tuple[Index, ...]]] = []
+    for d, (k, s, g, n) in enumerate(
+        zip(how.size, how.step, how.gap, how.places, strict=True), -len(how.size)
+    ):
+        whole = (slice(None),) * (-1 - d)
+        spans.append([(..., slice(i * g, i * g + (n - 1) * s + 1, s), *whole) for i in range(k)])
+    return spans
 
 
 class OfWindows(Op):
@@ -95,7 +98,7 @@ def places_along(
     return tuple(places)
 
 
-def bordered(
+def add_border(
     x: Kind,
     how: Sequence[Sequence[int]],
     border: Sequence[int],
@@ -112,7 +115,7 @@ def bordered(
     return padded(x, widths, value=value) if any(widths) else x
 
 
-def checked_sizes(
+def check_sizes(
     name: str,
     x: Methods,
     count: int,

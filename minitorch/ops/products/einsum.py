@@ -4,11 +4,13 @@ Diagonals (a letter twice in one operand) and letters that only one operand has 
 first. What is left is bilinear in each operand, so the gradient of one is an einsum of the others.
 """
 
+import math
 import string
 from typing import Any
 
 import numpy as np
 
+from ...arrays.allocator import matrix_product
 from ...arrays.library import Array, Namespace
 from ...errors import ArgumentError, ShapeError
 from ...op import Gradients, Kind, Methods, Op, Spec, apply
@@ -30,10 +32,28 @@ class Einsum(Op):
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         equation = f"{','.join(self.terms)}->{self.result}"
-        if xp is np:
-            sums: Array = np.einsum(equation, *arrays, optimize=len(arrays) > 1)
-            return sums
-        return xp.einsum(equation, *arrays)
+        if xp is not np:
+            return xp.einsum(equation, *arrays)
+        if len(arrays) == 2 and set(self.terms[0]) != set(self.terms[1]):
+            return self._multiply(*arrays)
+        sums: Array = np.einsum(equation, *arrays, optimize=len(arrays) > 2)
+        return sums
+
+    def _multiply(self, a: Array, b: Array) -> Array:
+        """Return the einsum of two NumPy arrays by one product of matrices, or one a batch."""
+        left, right = self.terms
+        inner = [c for c in left if c in right and c not in self.result]
+        batch = [c for c in left if c in right and c in self.result]
+        rows, columns = [c for c in left if c not in right], [c for c in right if c not in left]
+        sizes = dict(zip(left + right, a.shape + b.shape, strict=True))
+        lead = [sizes[c] for c in batch]
+        height, terms, width = (math.prod(sizes[c] for c in of) for of in (rows, inner, columns))
+        a = a.transpose([left.index(c) for c in (*batch, *rows, *inner)])
+        b = b.transpose([right.index(c) for c in (*batch, *inner, *columns)])
+        product = matrix_product(a.reshape(*lead, height, terms), b.reshape(*lead, terms, width))
+        letters = [*batch, *rows, *columns]
+        apart = product.reshape([sizes[c] for c in letters])
+        return apart.transpose([letters.index(c) for c in self.result])
 
     def infer(self, *specs: Spec) -> Spec:
         pairs = zip(self.terms, specs, strict=True)

@@ -58,7 +58,6 @@ class Det(Op):
     """The determinant of each matrix (..., n, n)."""
 
     on_arrays = True
-    reads_output = False
     name = "linalg_det"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
@@ -69,22 +68,22 @@ class Det(Op):
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the cofactors, times the gradient."""
-        cofactors = apply(Cofactors(), node.inputs[0])
+        cofactors = apply(Cofactors(), node.inputs[0], node.output)
         rank = len(out_grad.shape)
         return (insert_axes(out_grad, (rank, rank + 1)) * cofactors,)
 
 
 class Cofactors(KeepsSpec):
-    """det(A) A⁻ᵀ, which is there for singular matrices too: of those by singular values."""
+    """det(A) A⁻ᵀ for A and det(A); of singular matrices, which have it too, by singular values."""
 
     on_arrays = True
     name = "cofactors"
 
-    def compute(self, xp: Namespace, x: Array) -> Array:
+    def compute(self, xp: Namespace, x: Array, det: Array) -> Array:
         """Return U diag(Π of the other singular values) Vᵀ, with the sign of det(U Vᵀ)."""
         if not x.shape[-1]:
             return x
-        regular = _regular_cofactors(x) if xp is np else None
+        regular = _regular_cofactors(x, det) if xp is np else None
         if regular is not None:
             return regular
         u, s, vh = xp.linalg.svd(x, full_matrices=False)
@@ -96,23 +95,23 @@ class Cofactors(KeepsSpec):
         return cofactors
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return A⁻ᵀ <C, g> - A⁻ᵀ gᵀ C: only where A is regular."""
+        """Return A⁻ᵀ <C, g> - A⁻ᵀ gᵀ C, all of it by A: only where A is regular."""
         cofactors, back = node.output, mT(_inverse(node.inputs[0]))
         total = sum(out_grad * cofactors, (-2, -1), True)
-        return (back * total - matmul(back, matmul(mT(out_grad), cofactors)),)
+        return back * total - matmul(back, matmul(mT(out_grad), cofactors)), None
 
 
-def _regular_cofactors(x: Array) -> Array | None:
+def _regular_cofactors(x: Array, det: Array) -> Array | None:
     """Return det(A) A⁻ᵀ of NumPy's matrices; None where a determinant has lost bits, or is 0.
 
     Both are of one triangular form, of whose rounding hardly any is left in the product, however
     nearly singular A is.
     """
-    det = np.linalg.det(x)
     size = np.abs(det)
     if not ((size >= np.finfo(x.dtype).tiny) & (size < math.inf)).all():
         return None
-    cofactors: Array = np.linalg.inv(x).swapaxes(-1, -2) * det[..., None, None]
+    cofactors: Array = np.linalg.inv(x).swapaxes(-1, -2)
+    cofactors *= det[..., None, None]
     return cofactors
 
 
@@ -123,6 +122,7 @@ def _without(xp: Namespace, x: Array, place: int) -> Array:
 class LogDet(Det):
     """ln |det| of each matrix (..., n, n)."""
 
+    reads_output = False
     name = "logabsdet"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
@@ -141,7 +141,7 @@ class LogDet(Det):
 class DetSign(Flat, Det):
     """The sign of the determinant: 1, -1 or 0."""
 
-    reads_inputs = False
+    reads_inputs = reads_output = False
     name = "det_sign"
 
     def compute(self, xp: Namespace, x: Array) -> Array:

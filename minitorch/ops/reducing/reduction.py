@@ -105,12 +105,14 @@ class Sum(Reduction):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         if xp is np:
-            return self.total(x, _summed(x.dtype))
-        wide = native_dtype(xp, _summed(dtype_of(x)))
+            if x.dtype is bool_ and len(self.dims) == x.ndim and not self.keepdim:
+                return np.asarray(np.count_nonzero(x))
+            return self.total(x, _dtype_of_sum(x.dtype))
+        wide = native_dtype(xp, _dtype_of_sum(dtype_of(x)))
         return xp.sum(x, axis=self.dims, keepdims=self.keepdim, dtype=wide)
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec(super().infer(*specs).shape, _summed(specs[0].dtype))
+        return Spec(super().infer(*specs).shape, _dtype_of_sum(specs[0].dtype))
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Every element gets the gradient of its sum."""
@@ -118,7 +120,7 @@ class Sum(Reduction):
         return (expand_to(self.spread(out_grad, x), x),)
 
 
-def _summed(dtype: DType) -> DType:
+def _dtype_of_sum(dtype: DType) -> DType:
     return dtype if dtype.kind == "f" else int64
 
 
@@ -136,8 +138,11 @@ class Extreme(Reduction):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the extreme; NaN wins."""
-        reduce = xp.max if self.largest else xp.min
-        return reduce(x, axis=self.dims, keepdims=self.keepdim)
+        reduce: Any = xp.max if self.largest else xp.min
+        if xp is np:
+            reduce = (np.maximum if self.largest else np.minimum).reduce
+        extreme: Array = reduce(x, axis=self.dims, keepdims=self.keepdim)
+        return extreme
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The elements equal to the extreme share its gradient."""

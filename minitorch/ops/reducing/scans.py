@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import Array, DTypeLike, Namespace, as_dtype, cast, dtype_of, int64
+from ...arrays.library import Array, DTypeLike, Namespace, as_dtype, cast, dtype_of, float16, int64
 from ...op import Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from ..elementwise import compiled
 from ..elementwise.casting import cast_to
@@ -28,7 +28,7 @@ class Scan(AlongDim):
 
     def _by_kernel(self, xp: Namespace, name: str, *arrays: Any) -> Array | None:
         """Return what the kernel of this name gives, if it can."""
-        if xp is np and dtype_of(arrays[0]).name == "float16":
+        if xp is np and dtype_of(arrays[0]) is float16:
             return self.compute(xp, *(a.astype(np.float32) for a in arrays)).astype(np.float16)
         if not compiled.fits_rows(xp, *arrays):
             return None

@@ -22,7 +22,7 @@ def order(x: Array, dim: int, descending: bool, count: int | None = None) -> Arr
 
     Equal elements keep their order; NaN is larger than any number.
     """
-    rows = np.moveaxis(x, dim, -1)
+    rows = x.swapaxes(dim, -1)
     size = rows.shape[-1]
     if x.size <= FEW:
         places = _stable(rows, descending)[..., :count]
@@ -33,7 +33,7 @@ def order(x: Array, dim: int, descending: bool, count: int | None = None) -> Arr
         places = _by_keys(_ranks(rows, descending), size if count is None else count)
     else:
         places = _stable(rows, descending)[..., :count]
-    return np.moveaxis(places, -1, dim)
+    return places.swapaxes(dim, -1)
 
 
 def _stable(rows: Array, descending: bool) -> Array:

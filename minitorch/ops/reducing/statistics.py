@@ -17,7 +17,7 @@ from ..elementwise.pointwise import pow
 from ..elementwise.rows import unary
 from ..elementwise.unary import abs, ones_like, zeros_like
 from ..shaping.movement import flip, reshape
-from .reduction import Dims, ExtremeOrNaN, Reduction, extreme, is_short, mean, sum
+from .reduction import Dims, ExtremeOrNaN, Mean, Reduction, extreme, is_short, mean, sum
 from .scans import CumProd, shifted
 
 
@@ -80,6 +80,31 @@ root = unary(
 )
 
 
+class Variance(Reduction):
+    """Σ (x - mean)² / `free` along axes."""
+
+    reads_output = False
+    name = "var"
+
+    def __init__(self, dims: tuple[int, ...], keepdim: bool, free: float) -> None:
+        super().__init__(dims, keepdim)
+        self.free = free
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        if xp is not np:
+            away = x - xp.mean(x, axis=self.dims, keepdims=True)
+            return xp.sum(away * away, axis=self.dims, keepdims=self.keepdim) / self.free
+        away = np.asarray(x - Mean(self.dims, True).compute(np, x))
+        variance: Array = self.total(np.square(away, out=away), x.dtype) / x.dtype.type(self.free)
+        return variance
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return 2 (x - mean) / `free`, times the gradient."""
+        (x,) = node.inputs
+        share = self.spread(out_grad, x) * 2.0 / self.free
+        return ((x - mean(x, self.dims, True)) * share,)
+
+
 def var(
     x: Methods,
     dim: Dims = None,
@@ -95,9 +120,8 @@ def var(
         correction = 1.0 if unbiased is None or unbiased else 0.0
     floats_only("var", x)
     over = axes_or_all(dim, len(x.shape), "var")
-    away = x - (mean(x, over, True) if over else x)
-    free = max(math.prod(x.shape[d] for d in over) - float(correction), 0)
-    return (sum(away * away, over, keepdim) if over else away * away) / float(free)
+    free = max(math.prod(x.shape[d] for d in over) - float(correction), 0.0)
+    return apply(Variance(over, keepdim, free), x)
 
 
 def std(x: Methods, *args: Any, **options: Any) -> Any:

@@ -10,7 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import Array, Index, Namespace, bool_, dtype_of, native_device_of
+from ...arrays.library import (
+    Array,
+    Index,
+    Namespace,
+    as_dtype,
+    bool_,
+    dtype_of,
+    native_device_of,
+    uint8,
+)
 from ...arrays.shapes import Shape, axis, known
 from ...errors import AxisError, DTypeError
 from ...op import Gradients, Kind, Methods, Op, Spec, Value, apply, infer_by_trial
@@ -41,16 +50,16 @@ class Slice(Op):
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape of the slice; a size that is not known stays so under `:`."""
-        return Spec(sliced(specs[0].shape, self.index), specs[0].dtype)
+        return Spec(infer_sliced_shape(specs[0].shape, self.index), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return zeros with the gradient in the slice."""
         return (placed(out_grad, self.index, (), node.inputs[0]),)
 
 
-def sliced(shape: Shape, index: tuple[Index, ...]) -> Shape:
+def infer_sliced_shape(shape: Shape, index: tuple[Index, ...]) -> Shape:
     """Return the shape of x[index] for a basic index."""
-    full = _spelled_out(index, len(shape), "index")
+    full = _spell_out(index, len(shape), "index")
     out: list[int | None] = []
     sizes = iter(shape)
     for item in full:
@@ -68,7 +77,7 @@ def sliced(shape: Shape, index: tuple[Index, ...]) -> Shape:
     return tuple(out)
 
 
-def _spelled_out(index: tuple[object, ...], rank: int, op: str) -> tuple[object, ...]:
+def _spell_out(index: tuple[object, ...], rank: int, op: str) -> tuple[object, ...]:
     used = len([i for i in index if i is not None and i is not Ellipsis])
     if used > rank:
         raise AxisError(
@@ -95,8 +104,8 @@ class Take(Op):
 
     def compute(self, xp: Namespace, x: Array, *indices: Array) -> Array:
         """Return what is picked: a new array, or a view where each index is one number."""
-        view, index = located(x, self.pattern, indices)
-        return _picked(view, index) if index else view
+        view, index = locate(x, self.pattern, indices)
+        return _pick(view, index) if index else view
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape of what is picked; how many elements a mask picks is not known."""
@@ -113,7 +122,7 @@ class Take(Op):
         return (placed(out_grad, self.pattern, indices, x), *(None for _ in indices))
 
 
-def _picked(x: Array, index: tuple[Any, ...]) -> Array:
+def _pick(x: Array, index: tuple[Any, ...]) -> Array:
     """Return x[index]; of NumPy, by integers along one axis, in half the time and less."""
     if type(x) is np.ndarray and x.flags.c_contiguous:
         arrays = [(d, item) for d, item in enumerate(index) if type(item) is np.ndarray]
@@ -142,7 +151,7 @@ class PlaceAdd(Op):
         if not indices:
             out[self.pattern] = values
             return out
-        view, index = located(out, self.pattern, indices)
+        view, index = locate(out, self.pattern, indices)
         if index:
             add_at(view, index, values)
         else:
@@ -171,7 +180,7 @@ def placed(x: Kind, pattern: tuple[Any, ...], indices: Sequence[Any], like: Meth
     return apply(PlaceAdd(pattern, None), x, *indices, like)
 
 
-def located(x: Array, pattern: tuple[Any, ...], arrays: tuple[Any, ...]) -> tuple[Any, Any]:
+def locate(x: Array, pattern: tuple[Any, ...], arrays: tuple[Any, ...]) -> tuple[Any, Any]:
     """Return a view of `x` and the index into it that together are x[pattern], as torch reads it.
 
     Integers select and None inserts before arrays index, so that neither moves the axes that the
@@ -184,7 +193,7 @@ def located(x: Array, pattern: tuple[Any, ...], arrays: tuple[Any, ...]) -> tupl
 
     Returns: the index is () where integers, slices and None are all there is.
     """
-    if pattern == (ARRAY,) and arrays[0].shape:
+    if len(pattern) == len(arrays) <= x.ndim and all(a.shape for a in arrays):
         return x, arrays
     supply = iter(arrays)
     full = [next(supply) if item is ARRAY or item == ARRAY else item for item in pattern]
@@ -211,14 +220,14 @@ def located(x: Array, pattern: tuple[Any, ...], arrays: tuple[Any, ...]) -> tupl
 
 
 def put(x: Array, pattern: tuple[Any, ...], arrays: tuple[object, ...], values: Any) -> None:
-    """Overwrite x[pattern], read as in `located`, with `values`, broadcast."""
+    """Overwrite x[pattern], read as in `locate`, with `values`, broadcast."""
     if not arrays:
         x[pattern if Ellipsis in pattern else (*pattern, ...)] = values
         return
     if values.shape and values.shape[0] == 1:  # they broadcast; NumPy may refuse them
         lead = next((d for d, n in enumerate(values.shape) if n != 1), len(values.shape))
         values = values.reshape(tuple(values.shape)[lead:])
-    view, index = located(x, pattern, arrays)
+    view, index = locate(x, pattern, arrays)
     view[index or ...] = values
 
 
@@ -293,11 +302,11 @@ def _index_array(item: object) -> object:
         item = np.asarray(item)
         if item.size == 0:
             item = item.astype(np.int64)
-    if not str(item.dtype).removeprefix("torch.").startswith(("int", "uint8", "bool")):
+    if as_dtype(item.dtype).kind == "f":
         raise DTypeError(
             f"index: got {item.dtype} indices, expected integers or booleans. Convert with .long()."
         )
-    if str(item.dtype).removeprefix("torch.") == "uint8":  # a mask to torch
+    if as_dtype(item.dtype) is uint8:  # a mask to torch
         masked: Any = item
         return cast_to(masked, bool_) if isinstance(item, Value) else masked != 0
     return item

@@ -1,6 +1,7 @@
 """Parts of matrices, borders and windows: diagonals, triangles, padding, unfolding."""
 
 import builtins
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,25 +9,51 @@ import numpy as np
 
 from ...arrays import allocator
 from ...arrays.extensions import windows
-from ...arrays.library import Array, Index, Namespace, as_dtype, copied, native_device_of
+from ...arrays.library import Array, Index, Namespace, copied, native_device_of
 from ...arrays.shapes import Shape, axis
 from ...errors import ArgumentError, ShapeError
-from ...op import Gradients, Kind, Methods, Spec, apply
-from ..elementwise.binary import where
+from ...op import Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from ..elementwise.casting import clone
-from .indexing import ARRAY, PlaceAdd, getitem
+from ..elementwise.compiled import chosen
+from .indexing import getitem
 from .movement import Movement, movedim, reshape
 
 
 def _triangle(name: str, x: Kind, diagonal: int, lower: bool) -> Kind:
     if len(x.shape) < 2:
         raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected at least 2 axes.")
-    rows, columns = map(int, x.shape[-2:])  # not None, which np.tri takes for a square
-    inside: Any = np.tri(rows, columns, diagonal if lower else diagonal - 1, bool)
-    if not lower:
-        np.logical_not(inside, out=inside)
-    triangle: Kind = where(inside, x, False if as_dtype(x.dtype).kind == "b" else 0)
-    return triangle
+    return apply(Triangle(diagonal, lower), x)
+
+
+class Triangle(KeepsSpec, Movement):
+    """The last two axes with zeros on one side of a diagonal."""
+
+    halves = "as float32"
+
+    def __init__(self, diagonal: int, lower: bool) -> None:
+        self.diagonal, self.lower = diagonal, lower
+
+    @property
+    def name(self) -> str:
+        """Torch's name."""
+        return "tril" if self.lower else "triu"
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        if xp is not np:
+            return (xp.tril if self.lower else xp.triu)(x, k=self.diagonal)
+        inside = _inside_triangle(*x.shape[-2:], self.diagonal, self.lower)
+        triangle: Array = chosen(inside, x, x.dtype.type())
+        return triangle
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the triangle of the gradient."""
+        return (apply(self, out_grad),)
+
+
+@functools.lru_cache(8)
+def _inside_triangle(rows: int, columns: int, diagonal: int, lower: bool) -> Array:
+    below: Array = np.tri(rows, columns, diagonal if lower else diagonal - 1, bool)
+    return below if lower else ~below
 
 
 def tril(x: Kind, diagonal: int = 0) -> Kind:
@@ -56,14 +83,30 @@ class Diagonal(Movement):
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return zeros with the gradient on the diagonal."""
-        return (_on_diagonal(out_grad, self.offset, tuple(node.inputs[0].shape)),)
+        return (apply(OnDiagonal(self.offset, node.inputs[0].shape[-2:]), out_grad),)
 
 
-def _on_diagonal(x: Kind, offset: int, shape: tuple[int, ...]) -> Kind:
-    """Return zeros of `shape` with the last axis of `x` on a diagonal of the last two."""
-    places, shape = np.arange(x.shape[-1]), tuple(map(int, shape))
-    rows, columns = places + builtins.max(-offset, 0), places + builtins.max(offset, 0)
-    return apply(PlaceAdd((..., ARRAY, ARRAY), shape), x, rows, columns)
+class OnDiagonal(Movement):
+    """Zeros with the last axis of the input on a diagonal of two axes of these sizes."""
+
+    def __init__(self, offset: int, sizes: Sequence[Any]) -> None:
+        self.offset, self.sizes = offset, tuple(map(int, sizes))  # a TypeError until they are known
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        shape = (*x.shape[:-1], *self.sizes)
+        out: Array = xp.zeros(shape, dtype=x.dtype, **native_device_of(x))
+        diagonal = xp.linalg.diagonal(out, offset=self.offset)
+        if xp is np:
+            diagonal.flags.writeable = True
+        diagonal[...] = x
+        return out
+
+    def infer(self, *specs: Spec) -> Spec:
+        return Spec((*specs[0].shape[:-1], *self.sizes), specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the diagonal of the gradient."""
+        return (apply(Diagonal(self.offset), out_grad),)
 
 
 def diagonal(x: Kind, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Kind:
@@ -72,14 +115,15 @@ def diagonal(x: Kind, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Kind:
     a, b = axis(dim1, rank, "diagonal"), axis(dim2, rank, "diagonal")
     if a == b or rank < 2:
         raise ShapeError(f"diagonal: got axes {dim1} and {dim2} of {rank}, expected two different.")
-    return apply(Diagonal(offset), movedim(x, (a, b), (-2, -1)))
+    turned = x if (a, b) == (rank - 2, rank - 1) else movedim(x, (a, b), (-2, -1))
+    return apply(Diagonal(offset), turned)
 
 
 def diag(x: Kind, diagonal: int = 0) -> Kind:
     """Return a vector as a diagonal matrix, or the diagonal of a matrix."""
     if len(x.shape) == 1:
         size = x.shape[0] + builtins.abs(diagonal)
-        return _on_diagonal(x, diagonal, (size, size))
+        return apply(OnDiagonal(diagonal, (size, size)), x)
     if len(x.shape) != 2:
         raise ShapeError(f"diag: got shape {tuple(x.shape)}, expected 1 or 2 axes.")
     return clone(apply(Diagonal(diagonal), x))
@@ -87,7 +131,7 @@ def diag(x: Kind, diagonal: int = 0) -> Kind:
 
 def diagonal_matrices(x: Kind) -> Kind:
     """Return each vector (..., n) as a diagonal matrix (..., n, n)."""
-    return _on_diagonal(x, 0, (*x.shape, x.shape[-1]))
+    return apply(OnDiagonal(0, (x.shape[-1], x.shape[-1])), x)
 
 
 def trace(x: Kind) -> Kind:
@@ -218,7 +262,7 @@ class _Surrounding(Movement):
             copies += [((*lead, i), (*lead, j)) for i, j in zip(places, sources, strict=True)]
         return copies
 
-    def _grown(self, shape: Shape, sign: int) -> Any:
+    def _grow(self, shape: Shape, sign: int) -> Any:
         sizes = zip(shape, self.borders, strict=True)
         return tuple(None if n is None else n + sign * len(a + b) for n, (a, b) in sizes)
 
@@ -227,14 +271,14 @@ class Surround(_Surrounding):
     """`x` with a border whose elements are copied from within."""
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        out = _empty(xp, self._grown(x.shape, 1), x)
+        out = _empty(xp, self._grow(x.shape, 1), x)
         out[self._inside(x.shape)] = x
         for border, source in self._copies(x.shape):
             out[border] = out[source]
         return out
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec(self._grown(specs[0].shape, 1), specs[0].dtype)
+        return Spec(self._grow(specs[0].shape, 1), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the inside with what the border has added to what it was copied from."""
@@ -247,13 +291,13 @@ class SurroundGradient(_Surrounding):
     halves = "as float32"
 
     def compute(self, xp: Namespace, g: Array) -> Array:
-        sizes, sums = self._grown(g.shape, -1), copied(g)
+        sizes, sums = self._grow(g.shape, -1), copied(g)
         for border, source in reversed(self._copies(sizes)):
             sums[source] += sums[border]
         return copied(sums[self._inside(sizes)])
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec(self._grown(specs[0].shape, -1), specs[0].dtype)
+        return Spec(self._grow(specs[0].shape, -1), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the gradient with such a border."""

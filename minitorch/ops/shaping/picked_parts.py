@@ -11,7 +11,7 @@ import numpy as np
 from ...arrays.allocator import empty_as
 from ...arrays.library import Array
 from .adding import add_at
-from .indexing import Slice, Take, located
+from .indexing import Slice, Take, locate
 
 
 class Part:
@@ -38,7 +38,7 @@ class Part:
                 part = whole[pattern if Ellipsis in pattern else (*pattern, ...)]
                 part += values
                 continue
-            view, index = located(whole, pattern, indices)
+            view, index = locate(whole, pattern, indices)
             if index:
                 add_at(view, index, values)
             else:
@@ -81,18 +81,18 @@ class Part:
 def _cover(patterns: Sequence[tuple[Any, ...]], shape: tuple[int, ...]) -> bool:
     """Tell whether these are slices along one axis that have each element of it once."""
     axis = len(patterns[0]) - 1
-    if axis < 0 or len(patterns) == 1:
+    whole = (slice(None),) * axis
+    if axis < 0 or len(patterns) == 1 or any(pattern[:-1] != whole for pattern in patterns):
         return False
-    bounds, whole = [], (slice(None),) * axis
-    for pattern in patterns:
-        *_, last = pattern
-        if pattern[:-1] != whole:
+    last = [pattern[-1] for pattern in patterns]
+    if set(map(type, last)) == {int}:  # as those of `unbind`
+        return sorted(last) == list(range(shape[axis]))
+    bounds = []
+    for item in last:
+        part = slice(item, item + 1 or None) if type(item) is int else item
+        if type(part) is not slice or part.step not in (None, 1):
             return False
-        if type(last) is int:
-            last = slice(last, last + 1 or None)
-        if type(last) is not slice or last.step not in (None, 1):
-            return False
-        bounds.append(last.indices(shape[axis])[:2])
+        bounds.append(part.indices(shape[axis])[:2])
     ends = [0, *(stop for _, stop in sorted(bounds))]
     starts = [*(start for start, _ in sorted(bounds)), shape[axis]]
     return starts == ends
