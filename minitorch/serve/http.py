@@ -204,22 +204,25 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _input(request: Request, x: object) -> np.ndarray:
-    """Return an input as an array, held by the request's place.
+    """Return an input as an array that the request's place holds.
 
-    Refuse numbers that are too large for any float, and texts of which a long one would have NumPy
-    give each of the others as much room.
+    Refuse numbers that are too large for any float.
     """
-    parts = np.asarray(x, object)
-    longest = max([len(part) for part in parts.ravel().tolist() if type(part) is str], default=0)
-    if longest * parts.size > MOST_BYTES:
-        words = f"x has {parts.size} parts and one of {longest} characters. Cut it"
-        raise HTTPException(422, words)
     array = as_input(x)
     place = request.scope["place"]
     place.hold(place.n_bytes + array.nbytes)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise HTTPException(422, "x has a number beyond all floats. Send finite numbers")
     return array
+
+
+def _check_texts(x: object) -> None:
+    """Refuse texts of which a long one would have NumPy give each of the others as much room."""
+    parts = np.asarray(x, object)
+    longest = max([len(part) for part in parts.ravel().tolist() if type(part) is str], default=0)
+    if longest * parts.size > MOST_BYTES:
+        words = f"x has {parts.size} parts and one of {longest} characters. Cut it"
+        raise HTTPException(422, words)
 
 
 async def _body(request: Request) -> bytes:
@@ -260,6 +263,8 @@ async def _fields(request: Request, required: set[str], options: set[str]) -> di
         raise HTTPException(422, f'"{lacking[0]}" is missing')
     if strange := sorted(set(body) - required - options):
         raise HTTPException(422, f'"{strange[0]}" is not known here')
+    if content.count(b'"') > 2 * len(body):  # not in names alone
+        _check_texts(body.get("x"))
     return body
 
 
