@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import functools
 import operator
+import os
 from collections import deque
-from collections.abc import Collection
 from contextvars import ContextVar
 from types import CellType
 from typing import Any
@@ -23,7 +23,10 @@ EQUAL = (bool, int, float, str, frozenset, slice, range)  # what may be another 
 
 def of_class(kind: type, name: str) -> object:
     """Return what a class has for all its objects, or None."""
-    return getattr(kind, name, None)
+    try:
+        return getattr(kind, name, None)
+    except Exception:  # of a descriptor that wants an object
+        return None
 
 
 def cell_content(cell: CellType, name: str) -> object:
@@ -39,15 +42,30 @@ def item_at(space: Any, key: int) -> object:
     return space[key] if key < len(space) else None
 
 
-def is_filled_alike(items: Collection[object], now: Collection[object]) -> bool:
-    """Tell whether a list or dict has the very objects that it had: `items` are those."""
-    values = now.values() if isinstance(now, dict) else now
-    return len(values) == len(items) and all(map(operator.is_, items, values))
+def is_filled_alike(container: Any, before: Any, _: object = None) -> bool:
+    """Tell whether a list or dict has the very objects that its copy has."""
+    now = container.values() if isinstance(before, dict) else container
+    then = before.values() if isinstance(before, dict) else before
+    return len(now) == len(then) and all(map(operator.is_, now, then))
+
+
+def refill_if_traced(container: Any, before: Any) -> list[str]:
+    """Give a list or dict what it had if it has values of a trace; return what to call it."""
+    if is_filled_alike(container, before) or not _has_traced(container):
+        return []
+    container.clear()
+    container.update(before) if isinstance(container, dict) else container.extend(before)
+    return [describe_key("a dict" if isinstance(container, dict) else container)]
 
 
 def group_sizes(optimizer: Any, _: object) -> str:
     """Return how many parameters each group of an optimizer has."""
     return str([len(group["params"]) for group in optimizer.param_groups])
+
+
+def environment(_: object = None) -> frozenset[tuple[str, str]]:
+    """Return the environment's variables."""
+    return frozenset(os.environ.items())
 
 
 def as_bytes(numbers: Any) -> bytes:

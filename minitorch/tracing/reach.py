@@ -37,12 +37,14 @@ from minitorch.tracing.places import (
     as_bytes,
     cell_content,
     describe_key,
+    environment,
     group_sizes,
     is_filled_alike,
     is_number,
     item_at,
     of_class,
     put,
+    refill_if_traced,
     remove_traced,
     same,
     without_traced,
@@ -59,9 +61,10 @@ PYTHON = sys.stdlib_module_names
 ASKING = ANY_NAME | {"hasattr"}
 NUMBERS = (np.ndarray, bytearray, memoryview, array)  # what may change in place
 CONTAINERS = (
-    list, tuple, dict, deque, UserList, UserDict, ChainMap, MappingProxyType, type(os.environ),
+    list, tuple, dict, deque, UserList, UserDict, ChainMap, MappingProxyType
 )  # fmt: skip
 STREAMS = (np.random.Generator, np.random.RandomState, random.Random)
+INNER = ("fget", "__func__", "func")  # of a property, a class method, a cached property
 RATES = {"param_groups", "get_last_lr"}
 UNCALLED = {
     "__init__", "__new__", "__post_init__", "__init_subclass__", "__repr__", "__str__", "__del__",
@@ -150,7 +153,10 @@ class Reach:
         """Undo that values of the trace are kept where the function reads; return where."""
         names = []
         for look, key, value in self._places:
-            if isinstance(key, dict):
+            if isinstance(look, functools.partial) and look.func is is_filled_alike:
+                if id(look.args[0]) not in self._logs():
+                    names += refill_if_traced(*look.args)
+            elif isinstance(key, dict):
                 names += remove_traced(key, value)
             elif isinstance(key, list | deque) and id(key) not in self._logs():
                 names += without_traced(key)
@@ -210,6 +216,8 @@ class Reach:
         elif isinstance(value, functools.partial):
             for part in (value.func, *value.args, *value.keywords.values()):
                 self._search(part)
+        elif value is os.environ:
+            self._places.append((environment, "os.environ", environment()))
         elif isinstance(value, CONTAINERS):
             self._look_into(value)
         elif isinstance(value, set):
@@ -263,8 +271,9 @@ class Reach:
         """Remember what a list, tuple or dict has, and search it."""
         pairs = list(value.items() if hasattr(value, "items") else enumerate(value))
         if len(pairs) > MOST_ITEMS:
-            look: Look = functools.partial(is_filled_alike, [part for _, part in pairs])
-            self._places.append((look, value, True))
+            before: Any = dict(pairs) if hasattr(value, "items") else [part for _, part in pairs]
+            look: Look = functools.partial(is_filled_alike, value, before)
+            self._places.append((look, "a dict" if hasattr(value, "items") else value, True))
         else:
             if not isinstance(value, tuple):
                 self._places.append((len, value, len(value)))
@@ -302,9 +311,11 @@ class Reach:
         others = set()
         for base in kind.__mro__:
             for name, member in () if _is_of_python(base) else list(vars(base).items()):
-                method = getattr(member, "fget", getattr(member, "__func__", member))
+                method = next((getattr(member, n) for n in INNER if hasattr(member, n)), member)
                 if not hasattr(method, "__code__"):
                     others.add(name)
+                    if name in self._names:  # whatever it gives for an object
+                        self._search(member)
                 elif name in self._names or (name[:2] == "__" and name not in UNCALLED):
                     self._search(method)
                     if not _is_of_the_library(base):

@@ -11,7 +11,7 @@ from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any, cast
 
@@ -24,6 +24,7 @@ from minitorch.errors import GraphError
 from minitorch.tensor.tensor import Tensor
 from minitorch.tracing import jit
 
+MANY = 300  # more than are compared one by one
 Wrap = Callable[[Any], Any]
 Program = Callable[[Wrap], list[Any]]
 
@@ -47,6 +48,17 @@ def counting_in_a_class(wrap: Wrap) -> list[Any]:
     def f(x: Tensor) -> Tensor:
         Count.calls += 1
         return x * Count.calls
+
+    fast = wrap(f)
+    return [fast(mt.ones(2)) for _ in range(4)]
+
+
+def counting_in_a_long_dict(wrap: Wrap) -> list[Any]:
+    counts: dict[object, float] = dict.fromkeys(range(MANY), 0.0)
+
+    def f(x: Tensor) -> Tensor:
+        counts["calls"] = counts.get("calls", 0) + 1
+        return x * counts["calls"]
 
     fast = wrap(f)
     return [fast(mt.ones(2)) for _ in range(4)]
@@ -319,7 +331,8 @@ def copies(wrap: Wrap) -> list[Any]:
 @pytest.mark.parametrize(
     "program",
     [
-        counting, counting_in_a_class, decaying, class_attributes, modules_given,
+        counting, counting_in_a_class, counting_in_a_long_dict, decaying, class_attributes,
+        modules_given,
         modules_in_a_list, statistics_of_a_module_given, functions_given, decorated_methods,
         remembering_for_others, copies, lengths_of_a_list, signs_of_zero, dtypes_of_floats,
         shares_of_a_mask, numbers_of_tensors_outside, an_array_that_counts, another_forward,
@@ -333,7 +346,6 @@ def test_a_compiled_function_gives_what_it_gives_uncompiled(program: Program) ->
 
 
 SCALE = ContextVar("scale", default=1.0)
-MANY = 300  # more than are compared one by one
 Reading = tuple[Callable[[Tensor], Tensor], Callable[[float], Any]]
 
 
@@ -402,6 +414,11 @@ def of_defaults_and_functions() -> Reading:
     return f, change
 
 
+class Given:
+    def __get__(self, of: Any, kind: type) -> float:
+        return float(of.number)
+
+
 def of_methods() -> Reading:
     class Scale:
         def by(self) -> float:
@@ -410,13 +427,21 @@ def of_methods() -> Reading:
         def own(self) -> float:
             return 1.0
 
+        @cached_property
+        def once(self) -> float:
+            return float(scale.number)
+
+        given = Given()
+
     kind: Any = Scale
     scale = kind()
 
     def change(n: float) -> None:
-        kind.by, scale.own = lambda _: n, lambda: n + 1
+        kind.by, scale.own, scale.number = lambda _: n, lambda: n + 1, n + 2
+        vars(scale).pop("once", None)
 
-    return lambda x: x * scale.by() * scale.own(), change
+    change(1)
+    return lambda x: x * scale.by() * scale.own() * scale.once * scale.given, change
 
 
 def of_a_name_in_quotes() -> Reading:
@@ -547,6 +572,19 @@ def test_a_list_that_keeps_traced_values_is_refused_and_left_as_it_was(kind: Any
     compiled = mt.compile(f)
     assert [compiled(mt.ones(1)).item() for _ in range(2)] == [2.0, 3.0]
     assert len(kept) == 3
+
+
+@pytest.mark.parametrize("kept", [[0.0] * MANY, dict.fromkeys(range(MANY), 0.0)])
+def test_a_long_list_or_dict_that_keeps_a_traced_value_is_left_as_it_was(kept: Any) -> None:
+    before = copy.copy(kept)
+
+    def f(x: Tensor) -> Tensor:
+        kept[7] = x * 2
+        return x * kept[7]
+
+    with pytest.raises(GraphError, match="keeps a traced value in"):
+        jit(f)(mt.ones(1))
+    assert kept == before
 
 
 @pytest.mark.parametrize(
