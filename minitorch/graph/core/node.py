@@ -261,7 +261,7 @@ def stand_ins(nodes: Sequence[Node], size: int) -> list[Node]:
         return [Placeholder(n.dtype, [size if d is None else d for d in n.shape]) for n in nodes]
 
 
-once_sized = Node._once_sized = partial(sizes.once_sized, stand_ins)
+once_sized = Node.once_sized = partial(sizes.once_sized, stand_ins)
 
 
 def as_shape(shape: object) -> Shape:
