@@ -14,8 +14,9 @@ from minitorch.arrays.library import CPU, Device, to_numpy
 from minitorch.errors import DeviceError, GraphError
 from minitorch.graph.core.graph import PACKAGE, Graph
 from minitorch.graph.core.graph import outside as outside_branches
-from minitorch.graph.core.node import Constant, Node, Placeholder
+from minitorch.graph.core.node import Constant, Node
 from minitorch.graph.core.order import schedule
+from minitorch.graph.core.placeholders import Placeholder
 from minitorch.graph.passes.cse import signature
 from minitorch.nn import Module
 from minitorch.optim.lr_scheduler import LRScheduler
