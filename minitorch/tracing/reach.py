@@ -10,7 +10,6 @@ the function by calls: a list of losses beside a step is nothing to the step.
 
 from __future__ import annotations
 
-import dis
 import functools
 import os
 import random
@@ -21,7 +20,6 @@ from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextvars import ContextVar
 from io import IOBase
-from itertools import pairwise
 from types import BuiltinMethodType, CodeType, MappingProxyType, ModuleType
 from typing import Any
 
@@ -32,6 +30,7 @@ from minitorch.nn import Module
 from minitorch.optim.lr_scheduler import LRScheduler
 from minitorch.optim.optimizer import Optimizer
 from minitorch.tensor.tensor import Tensor
+from minitorch.tracing.code_names import ANY_NAME, imported_by, names_of, read_by
 from minitorch.tracing.places import (
     EQUAL,
     as_bytes,
@@ -52,11 +51,7 @@ from minitorch.tracing.places import (
 from minitorch.tracing.symbol import Symbol
 
 MOST_ITEMS = 100  # of a list or dict; a longer one is compared as a whole
-ANY_NAME = {"getattr", "vars", "__dict__"}  # code with these may read what it does not name
 ARRAY = "an array"
-ADDING = ("append", "appendleft", "extend")
-LOADS = {op for op in (*dis.hasname, *dis.hasfree) if dis.opname[op].startswith("LOAD_")}
-LOADS -= {dis.opmap.get("LOAD_CLOSURE", -1)}
 PYTHON = sys.stdlib_module_names
 ASKING = ANY_NAME | {"hasattr"}
 NUMBERS = (np.ndarray, bytearray, memoryview, array)  # what may change in place
@@ -197,13 +192,17 @@ class Reach:
         self._places += [(len, store, len(store)) for store in (part._modules, *hooks)]
         for store in stores:
             self._places += [(store.get, name, value) for name, value in store.items()]
+        for value in (*part._parameters.values(), *part._buffers.values()):
+            self._search(value)
         self._attributes(part, OWN)
 
     def _search(self, value: object) -> None:
-        if value is None or id(value) in self._seen or isinstance(value, (Tensor, *EQUAL)):
+        if value is None or id(value) in self._seen or isinstance(value, EQUAL):
             return
         self._seen[id(value)] = value
-        if isinstance(value, NUMBERS):
+        if isinstance(value, Tensor):
+            self._look_at_tensor(value)
+        elif isinstance(value, NUMBERS):
             self._contents.append((value, as_bytes(value)))
         elif isinstance(value, ModuleType):
             self._search_file(value)
@@ -262,6 +261,14 @@ class Reach:
         if not isinstance(value, ModuleType):
             self._places.append((look, key, value))
         self._search(value)
+
+    def _look_at_tensor(self, value: Tensor) -> None:
+        """Search what is called with its gradient, and remember whether it wants one."""
+        if value.hooks is not None:
+            for hook in (*value.hooks.before.values(), *value.hooks.after.values()):
+                self._search(hook)
+        if "requires_grad" in self._names:
+            self._look_at(functools.partial(getattr, value), "requires_grad")
 
     def _search_rates(self, optimizer: Any) -> None:
         for group in optimizer.param_groups:
@@ -333,9 +340,10 @@ class Reach:
             yield os.environ
         if _is_of_the_library(function) or _is_of_python(function):
             return
-        names = _names(code)
+        names = names_of(code)
         self._names |= names
-        self._read |= _read(code)
+        yield from filter(None, map(sys.modules.get, imported_by(code)))
+        self._read |= read_by(code)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             look, value = functools.partial(cell_content, cell), cell_content(cell, name)
             self._places.append((look, name, value))
@@ -369,30 +377,3 @@ def _is_of_the_library(value: object) -> bool:
 def _is_of_python(value: object) -> bool:
     """Tell whether `value` is a function or class of Python's own library."""
     return str(getattr(value, "__module__", None)).partition(".")[0] in PYTHON
-
-
-@functools.lru_cache(1024)
-def _read(code: CodeType) -> frozenset[str]:
-    """Return the names that code, and the functions inside it, not only calls `append` of."""
-    steps = list(dis.get_instructions(code))
-    names = {
-        step.argval
-        for step, following in pairwise([*steps, steps[-1]])
-        if step.opcode in LOADS and following.argval not in ADDING
-    }
-    inside = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    return frozenset(names.union(*map(_read, inside)))
-
-
-@functools.lru_cache(1024)
-def _names(code: CodeType) -> frozenset[str]:
-    """Return the names that code and the functions inside it read: of globals and attributes."""
-    names = {
-        instruction.argval
-        for instruction in dis.get_instructions(code)
-        if instruction.opcode in dis.hasname and not instruction.opname.startswith("STORE")
-    }
-    inside = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    if not ANY_NAME.isdisjoint(names):  # such as getattr(self, "_scale")
-        names.update(text for text in code.co_consts if isinstance(text, str))
-    return frozenset(names.union(*map(_names, inside)))

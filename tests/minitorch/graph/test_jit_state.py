@@ -5,6 +5,7 @@ import itertools
 import os
 import pickle
 import random
+import sys
 import weakref
 from array import array
 from collections import ChainMap, UserDict, UserList, deque
@@ -466,9 +467,32 @@ def of_what_lives_elsewhere() -> Reading:
     return f, change
 
 
+def of_whether_a_gradient_is_wanted() -> Reading:
+    layer = nn.Linear(1, 1)
+
+    def f(x: Tensor) -> Tensor:
+        return x * (2 if all(p.requires_grad for p in layer.parameters()) else 3)
+
+    return f, lambda n: layer.requires_grad_(n > 2)
+
+
+def of_an_import() -> Reading:
+    module: Any = ModuleType("settings_of_a_test")
+    module.scale = 1.0
+    sys.modules["settings_of_a_test"] = module
+
+    def f(x: Tensor) -> Tensor:
+        import settings_of_a_test  # type: ignore[import-not-found]
+
+        return cast(Tensor, x * settings_of_a_test.scale)
+
+    return f, lambda n: setattr(module, "scale", n)
+
+
 @pytest.mark.parametrize(
     "program",
     [
+        of_whether_a_gradient_is_wanted, of_an_import,
         of_a(bytearray), of_a(partial(array, "d")), of_a(lambda n: memoryview(bytearray(n))),
         of_a(UserList), of_a(list, MANY), of_a_long_dict, of_lists_in_a_long_list, of_how_many,
         of_a_mapping(UserDict), of_a_mapping(ChainMap), of_a_mapping(MappingProxyType),
@@ -485,6 +509,26 @@ def test_what_is_changed_outside_is_read_anew(program: Callable[[], Reading]) ->
         assert fast(x).tolist() == f(x).tolist()
         change(n)
     assert fast(x).tolist() == f(x).tolist() != x.tolist()
+
+
+def test_what_a_hook_of_a_parameter_reads_is_read_anew() -> None:
+    def trained(wrap: Wrap) -> list[Any]:
+        weight, scale = nn.Parameter(mt.ones(2)), [1.0]
+        optimizer = mt.optim.SGD([weight], lr=0.5)
+        weight.register_hook(lambda grad: grad * scale[0])
+
+        def step() -> None:
+            optimizer.zero_grad()
+            (weight * weight).sum().backward()
+            optimizer.step()
+
+        fast = wrap(step)
+        for n in (0.5, 0.5, 0.5, 0.75, 0.25):
+            scale[0] = n
+            fast()
+        return cast(list[Any], weight.tolist())
+
+    assert trained(jit) == trained(lambda function: function)
 
 
 def test_parameters_that_an_optimizer_gets_later_are_trained() -> None:
