@@ -104,7 +104,7 @@ class Reach:
         """Return what the function reads that may be another each time, unseen; "" if nothing."""
         named = [(key, value) for _, key, value in self._places if isinstance(key, str)]
         iterators = [k for k, v in named if isinstance(v, Iterator) and not isinstance(v, IOBase)]
-        for name in ("is_grad_enabled", "globals"):
+        for name in ("is_grad_enabled", "get_num_threads", "globals"):
             if name in self._names:
                 return f"{name}()"
         return f"{iterators[0]!r}, an iterator" if iterators else ""

@@ -732,6 +732,8 @@ def test_what_may_be_another_each_time_unseen_is_refused() -> None:
         (lambda x: x * next(numbers), "'numbers', an iterator"),
         (lambda x: x * next(count), "'count', an iterator"),
         (lambda x: x * 2 if mt.is_grad_enabled() else x, "is_grad_enabled"),
+        (lambda x: x * mt.get_num_threads(), "get_num_threads"),
+        (lambda x: x * len(globals()), "globals"),
     ):
         with pytest.raises(GraphError, match=f"reads {name}.* Pass what it gives as an argument"):
             jit(function)(mt.ones(1))
