@@ -23,10 +23,12 @@ _FROM = {
 
 def __getattr__(name: str) -> Any:
     """Hand a name on when it is asked for: the worker and the command line need none of them."""
-    if name not in _FROM:
-        raise AttributeError(f"module 'autograder' has no attribute {name!r}")
     import importlib
 
+    if name == "__version__":
+        return importlib.import_module("importlib.metadata").version("mlsys-labs")
+    if name not in _FROM:
+        raise AttributeError(f"module 'autograder' has no attribute {name!r}")
     module = f"autograder.{_FROM[name]}"
     try:
         return getattr(importlib.import_module(module), name)

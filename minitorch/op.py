@@ -41,7 +41,7 @@ May import: errors, arrays; ops.methods, to check types.
 Source of the trio: the operator nodes of CSE 599W and needle.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar, overload
 
@@ -86,6 +86,7 @@ class Value:
     dtype: Any
     op: Any
     inputs: Any
+    once_sized: ClassVar[Callable[..., object] | None] = None  # puts a function off until then
 
     def _apply(self, op: "Op", inputs: tuple[object, ...]) -> Self:
         raise NotImplementedError(f"{type(self).__name__} does not say how it applies operators.")

@@ -6,7 +6,9 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,6 +98,12 @@ def test_a_function_without_its_extra_names_it(
     status, said = without(blocked, program, tmp_path)
     assert status == 1
     assert f'the extra "{extra}" is not installed: No module named \'{blocked}' in said
+
+
+@pytest.mark.parametrize("package", [autograder, ddp_lab, minitorch])
+def test_a_package_has_the_version_of_its_distribution(package: Any) -> None:
+    assert package.__version__ == version("mlsys-labs")
+    assert not hasattr(package, "__versions__")
 
 
 @pytest.mark.parametrize("package", [autograder, ddp_lab, minitorch])

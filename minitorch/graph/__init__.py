@@ -27,8 +27,8 @@ from minitorch.graph.core.gradients import gradients as gradients
 from minitorch.graph.core.graph import *  # noqa: F403  (its __all__)
 from minitorch.graph.core.node import Constant as Constant
 from minitorch.graph.core.node import Node as Node
-from minitorch.graph.core.node import placeholder as placeholder
-from minitorch.graph.core.node import placeholder_with_default as placeholder_with_default
+from minitorch.graph.core.placeholders import placeholder as placeholder
+from minitorch.graph.core.placeholders import placeholder_with_default as placeholder_with_default
 from minitorch.graph.core.session import Session as Session
 from minitorch.graph.core.session import compile as compile
 from minitorch.graph.core.variables import *  # noqa: F403  (its __all__)

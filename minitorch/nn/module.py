@@ -165,8 +165,11 @@ class Module:
         if hasattr(self, name) and not any(name in self.__dict__[store] for store in STORES):
             raise KeyError(f"{where}: the attribute exists already.")
         if value is not None and not isinstance(value, kind):
-            got = type(value).__name__
-            raise TypeError(f"{where}: got {got}, expected {kind.__name__} or None.")
+            got, expected = type(value).__name__, kind.__name__
+            if any(base.__name__ == expected for base in type(value).__mro__):  # another library's
+                got = f"{type(value).__module__.partition('.')[0]}'s {got}"
+                expected = f"minitorch's {expected}"
+            raise TypeError(f"{where}: got {got}, expected {expected} or None.")
 
     # ── walks ───────────────────────────────────────────────────────────────────────────────────
 

@@ -17,6 +17,7 @@ from .networks import softmax as softmaxes
 from .products import linalg, linear_systems
 from .reducing import ordering, reduction, scans, statistics
 from .shaping import assigning, gathering, indexing, joining, matrices, movement, scattering
+from .unknown_sizes import put_off
 
 R = TypeVar("R")
 
@@ -55,10 +56,7 @@ def with_numpys_words(function: Callable[..., R]) -> Callable[..., R]:
         try:
             return function(*args, **options)
         except TypeError as error:
-            once_sized = next((v._once_sized for v in args if isinstance(v, Methods)), None)
-            if once_sized is None:
-                raise
-            return once_sized(function, args, options, error)  # type: ignore[no-any-return]
+            return put_off(function, args, options, error)  # type: ignore[return-value]
 
     return call
 
@@ -69,7 +67,6 @@ class Methods(Value):
     __slots__ = ()
     __array_ufunc__: Any = None  # NumPy leaves `array * value` to us
     __hash__ = object.__hash__
-    _once_sized: Callable[..., Any] | None = None  # puts a function off until sizes are known
 
     # signs
     __add__ = __radd__ = binary.add

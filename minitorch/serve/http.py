@@ -14,7 +14,8 @@ Requests are counted and timed for Prometheus by the pattern of their route: wha
 counted together, as "other". Errors are requests whose status is 400 or more; 499 is a client that
 has left in the middle of its body.
 
-May import: fastapi, NumPy, prometheus_client, starlette, counts, errors, events, server, wire.
+May import: fastapi, NumPy, prometheus_client, starlette, admission, counts, errors, events, server,
+wire.
 """
 
 import asyncio
@@ -22,8 +23,8 @@ import json
 import math
 import time
 from collections.abc import Iterable
-from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ from prometheus_client.registry import Collector
 from starlette.requests import ClientDisconnect
 
 from minitorch.errors import ContainerDied, DeadlineMissed, MinitorchError, ModelFailed, UnknownApp
+from minitorch.serve.admission import RETRY, Admission, Gate
 from minitorch.serve.counts import COUNTERS
 from minitorch.serve.generation.events import Events
 from minitorch.serve.server import Server
@@ -52,30 +54,30 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 8 * 2**20
 BODY_S = 30.0  # for a client to send its body: until then it counts as under way
-MOST_QUERIES = 4_000  # under way at a time
+TOKEN_BYTES = 40  # of a prompt, as Python holds it
 SHOW = Path(__file__).parents[1] / "show"
 INLINE = "'unsafe-inline'; "
 POLICY = f"default-src 'none'; script-src {INLINE}style-src {INLINE}connect-src 'self'"
 TIMES = ("latency_ms", "first_token_ms", "between_tokens_ms")
 OPTIONS = {"temperature", "top_k", "seed", "stop", "deadline_ms", "first_token_deadline_ms"}
-RETRY = {"Retry-After": "1"}
 STATUS = {UnknownApp: 404, DeadlineMissed: 503, ContainerDied: 503, ValueError: 422, TypeError: 422}
 
 
-def application(server: Server) -> FastAPI:
-    """Return the HTTP application over a server."""
+def application(server: Server, gate: Gate | None = None) -> FastAPI:
+    """Return the HTTP application over a server; the gate says how much may be under way."""
     app = FastAPI(title="minitorch.serve", docs_url=None, redoc_url=None)
     registry = CollectorRegistry()
-    registry.register(Scrape(server))
+    gate = gate or Gate()
+    registry.register(Scrape(server, gate))
+    app.add_middleware(Admission, gate=gate)
     app.add_middleware(RequestCounts, registry=registry)
 
     @app.exception_handler(MinitorchError)
     async def answer_error(_: Request, error: MinitorchError) -> Response:
         return refusal(error)
 
-    gate = Gate()
-    add_routes_for_queries(app, server, gate)
-    add_routes_for_generation(app, server, gate)
+    add_routes_for_queries(app, server)
+    add_routes_for_generation(app, server)
     add_routes_for_operators(app, server, registry)
     return app
 
@@ -87,55 +89,36 @@ def refusal(error: MinitorchError) -> Response:
     return _json(422 if by_input else status, {"detail": str(error)})
 
 
-class Gate:
-    """Counts the queries under way, and refuses more than `MOST_QUERIES`."""
-
-    def __init__(self) -> None:
-        self.under_way = 0
-
-    def __enter__(self) -> None:
-        """Let one more in."""
-        if self.under_way >= MOST_QUERIES:
-            raise HTTPException(503, f"overload: {MOST_QUERIES} queries are under way", RETRY)
-        self.under_way += 1
-
-    def __exit__(self, *_: object) -> None:
-        """Note that one has ended."""
-        self.under_way -= 1
-
-
-def add_routes_for_queries(app: FastAPI, server: Server, gate: Gate) -> None:
+def add_routes_for_queries(app: FastAPI, server: Server) -> None:
     """Answer queries and feedback."""
 
     @app.post("/apps/{name}/predict")
     async def predict(name: str, request: Request) -> Response:
-        with gate:
-            fields = await _fields(request, {"x"}, {"context"})
-            ask = server.send(name, _finite(fields["x"]), fields.get("context"))
-            prediction = await ask.future
+        fields = await _fields(request, {"x"}, {"context"})
+        x = _input(request, fields.pop("x"))
+        ask = server.send(name, x, fields.get("context"))
+        prediction = await ask.future
         if prediction.is_default and isinstance(ask.error, ModelFailed) and ask.error.by_input:
             raise ask.error
         return _json(200, {field: getattr(prediction, field) for field in prediction.__slots__})
 
     @app.post("/apps/{name}/feedback")
     async def feedback(name: str, request: Request) -> Response:
-        with gate:
-            fields = await _fields(request, {"x", "label"}, {"context"})
-            x = _finite(fields["x"])
-            await server.feedback(name, x, fields["label"], fields.get("context"))
+        fields = await _fields(request, {"x", "label"}, {"context"})
+        x = _input(request, fields.pop("x"))
+        await server.feedback(name, x, fields["label"], fields.get("context"))
         return _json(200, {"ok": True})
 
 
-def add_routes_for_generation(app: FastAPI, server: Server, gate: Gate) -> None:
+def add_routes_for_generation(app: FastAPI, server: Server) -> None:
     """Answer requests to generate, and who wants to type one."""
 
     @app.post("/apps/{name}/generate")
     async def generate(name: str, request: Request) -> Response:
-        with ExitStack() as under_way:
-            under_way.enter_context(gate)
-            fields = await _fields(request, {"tokens", "max_tokens"}, OPTIONS)
-            stream = server.generate(name, **fields)
-            return Events(stream, refusal, under_way.pop_all().close)
+        fields = await _fields(request, {"tokens", "max_tokens"}, OPTIONS)
+        stream = server.generate(name, **fields)
+        request.scope["place"].hold(TOKEN_BYTES * len(fields["tokens"]))
+        return Events(stream, refusal)
 
     @app.get("/apps/{name}/words")
     async def words(name: str) -> Response:
@@ -176,6 +159,7 @@ class Scrape(Collector):
     """A server's metrics for Prometheus, as they are when it asks."""
 
     server: Server
+    gate: Gate
 
     def collect(self) -> Iterable[Any]:
         """Return what was counted, and the weights of no context: of contexts there are many."""
@@ -199,7 +183,11 @@ class Scrape(Collector):
         for app, state in metrics["apps"].items():
             for model, weight in state["weights"].get(None, {}).items():
                 weights.add_metric([app, model], weight)
-        return [*families.values(), weights]
+        under_way = (
+            GaugeMetricFamily("serve_under_way", "Queries under way.", self.gate.queries),
+            GaugeMetricFamily("serve_under_way_bytes", "What they hold.", self.gate.n_bytes),
+        )
+        return [*families.values(), weights, *under_way]
 
 
 def _refuse_constant(name: str) -> None:
@@ -210,32 +198,51 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Return an object of JSON, or refuse one that has two values for a key."""
     fields = dict(pairs)
     if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = next(name for (name, _), key in zip_longest(pairs, fields) if name != key)
         raise HTTPException(422, f'"{twice}" stands twice in the body. Send it once')
     return fields
 
 
-def _finite(x: object) -> np.ndarray:
-    """Return an input as an array, or refuse numbers that are too large for any float."""
+def _input(request: Request, x: object) -> np.ndarray:
+    """Return an input as an array that the request's place holds.
+
+    Refuse numbers that are too large for any float.
+    """
     array = as_input(x)
+    place = request.scope["place"]
+    place.hold(place.n_bytes + array.nbytes)
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise HTTPException(422, "x has a number beyond all floats. Send finite numbers")
     return array
 
 
+def _check_texts(x: object) -> None:
+    """Refuse texts of which a long one would have NumPy give each of the others as much room."""
+    parts = np.asarray(x, object)
+    longest = max([len(part) for part in parts.ravel().tolist() if type(part) is str], default=0)
+    if longest * parts.size > MOST_BYTES:
+        words = f"x has {parts.size} parts and one of {longest} characters. Cut it"
+        raise HTTPException(422, words)
+
+
 async def _body(request: Request) -> bytes:
-    """Return the body, or refuse one that is too large, too slow, or never comes."""
+    """Return the body of a query that is let in.
+
+    Refuse one that is too large, too slow, or never comes.
+    """
     too_large = HTTPException(413, f"the body is larger than {MOST_BYTES} bytes")
     if int(request.headers.get("content-length", 0)) > MOST_BYTES:
         raise too_large
     content = bytearray()
+    place = request.scope["place"]
+    place.enter()
     try:
         async with asyncio.timeout(BODY_S):
             async for part in request.stream():
                 content += part
                 if len(content) > MOST_BYTES:
                     raise too_large
+                place.hold(len(content))
     except TimeoutError as error:
         raise HTTPException(408, f"the body took longer than {BODY_S:g} s to come") from error
     except ClientDisconnect as error:  # nobody hears it, but it is counted
@@ -256,6 +263,8 @@ async def _fields(request: Request, required: set[str], options: set[str]) -> di
         raise HTTPException(422, f'"{lacking[0]}" is missing')
     if strange := sorted(set(body) - required - options):
         raise HTTPException(422, f'"{strange[0]}" is not known here')
+    if content.count(b'"') > 2 * len(body):  # not in names alone
+        _check_texts(body.get("x"))
     return body
 
 

@@ -15,7 +15,8 @@ import numpy as np
 
 from minitorch.arrays.library import Array, to_numpy
 from minitorch.errors import ArgumentError
-from minitorch.graph.core.node import Constant, Node, Placeholder
+from minitorch.graph.core.node import Constant, Node
+from minitorch.graph.core.placeholders import Placeholder
 from minitorch.graph.core.session import Session
 from minitorch.graph.core.variables import initialize_variables
 from minitorch.op import Value

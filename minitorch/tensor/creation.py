@@ -21,7 +21,10 @@ from ..arrays.library import (
 )
 from ..arrays.promotion import scalar_dtype
 from ..errors import ArgumentError, DTypeError
+from ..op import apply
+from ..ops.elementwise.casting import cast_to
 from ..ops.random import Integers, Normal, Permutation, Uniform
+from ..ops.shaping.broadcasting import ExpandTo
 from ..ops.shaping.movement import sizes
 from .tensor import Tensor, tensor
 
@@ -147,7 +150,10 @@ def _like(input: Tensor, options: Options) -> Any:
 
 
 def full_like(input: Tensor, fill_value: object, **options: Unpack[Options]) -> Tensor:
-    """Return a tensor like `input`, filled with one number."""
+    """Return a tensor like `input`, filled with one number; of a node, a node."""
+    if not isinstance(input, Tensor):
+        filled = apply(ExpandTo(), fill_value, input)
+        return cast_to(filled, options.get("dtype") or input.dtype)
     return full(input.size(), fill_value, **_like(input, options))
 
 

@@ -118,6 +118,11 @@ class Jitted:
                 "next call would find nothing there. Update a tensor in place "
                 "(register_buffer, copy_), or pass it in and return it."
             )
+        if traced.steps_scheduler() and reach.reads_rates():
+            raise GraphError(
+                "jit: the function steps a scheduler and reads a rate, which would be that of "
+                "before. Read it outside, after the call."
+            )
         reach.settle(self._ignored)
         if reach.counts:
             self._count(traced, reach, kind[1:])

@@ -17,8 +17,9 @@ from minitorch.arrays.generator import default_generator
 from minitorch.arrays.library import Array, Device, asarray
 from minitorch.graph.core.gradients import Identity, StopGradient, gradients
 from minitorch.graph.core.graph import Graph
-from minitorch.graph.core.node import Constant, Node, Placeholder
+from minitorch.graph.core.node import Constant, Node
 from minitorch.graph.core.order import list_needed, schedule
+from minitorch.graph.core.placeholders import Placeholder
 from minitorch.graph.core.session import Session
 from minitorch.graph.executors.compiled import Step
 from minitorch.op import Op

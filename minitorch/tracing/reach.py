@@ -10,14 +10,17 @@ the function by calls: a list of losses beside a step is nothing to the step.
 
 from __future__ import annotations
 
-import dis
 import functools
+import os
+import random
 import sys
-from collections import deque
+import weakref
+from array import array
+from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextvars import ContextVar
 from io import IOBase
-from itertools import pairwise
-from types import CellType, CodeType, ModuleType
+from types import BuiltinMethodType, CodeType, MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -27,17 +30,36 @@ from minitorch.nn import Module
 from minitorch.optim.lr_scheduler import LRScheduler
 from minitorch.optim.optimizer import Optimizer
 from minitorch.tensor.tensor import Tensor
+from minitorch.tracing.code_names import ANY_NAME, imported_by, names_of, read_by
+from minitorch.tracing.places import (
+    EQUAL,
+    as_bytes,
+    cell_content,
+    describe_key,
+    environment,
+    group_sizes,
+    is_filled_alike,
+    is_number,
+    item_at,
+    of_class,
+    put,
+    refill_if_traced,
+    remove_traced,
+    same,
+    without_traced,
+)
 from minitorch.tracing.symbol import Symbol
 
-EQUAL = (bool, int, float, str, frozenset, slice, range)  # what may be another object, if equal
-MOST_ITEMS = 100  # of a list, dict or set; a longer one is data, and searched for modules only
-ANY_NAME = {"getattr", "vars", "__dict__"}  # code with these may read what it does not name
+MOST_ITEMS = 100  # of a list or dict; a longer one is compared as a whole
 ARRAY = "an array"
-ADDING = ("append", "appendleft", "extend")
-LOADS = {op for op in (*dis.hasname, *dis.hasfree) if dis.opname[op].startswith("LOAD_")}
-LOADS -= {dis.opmap.get("LOAD_CLOSURE", -1)}
 PYTHON = sys.stdlib_module_names
 ASKING = ANY_NAME | {"hasattr"}
+NUMBERS = (np.ndarray, bytearray, memoryview, array)  # what may change in place
+CONTAINERS = (
+    list, tuple, dict, deque, UserList, UserDict, ChainMap, MappingProxyType
+)  # fmt: skip
+STREAMS = (np.random.Generator, np.random.RandomState, random.Random)
+INNER = ("fget", "__func__", "func")  # of a property, a class method, a cached property
 RATES = {"param_groups", "get_last_lr"}
 UNCALLED = {
     "__init__", "__new__", "__post_init__", "__init_subclass__", "__repr__", "__str__", "__del__",
@@ -66,21 +88,30 @@ class Reach:
         while count < len(self._names):  # what is found by a name may name more
             count = len(self._names)
             self._places: list[tuple[Look, Any, object]] = []  # how to look, and what was there
-            self._contents: list[tuple[np.ndarray[Any, Any], bytes]] = []
+            self._contents: list[tuple[Any, bytes]] = []
             self._spaces: list[tuple[dict[str, object], set[str]]] = []  # of objects, as they were
             self._seen: dict[int, object] = {}
             for value in (function, *given):
                 self._search(value)
             self._search_modules()
-        self.streams = [v for v in self._seen.values() if isinstance(v, np.random.Generator)]
+        self.streams = [
+            v
+            for v in self._seen.values()
+            if isinstance(v, STREAMS) and not isinstance(v, random.SystemRandom)
+        ]
 
     def find_unfollowed(self) -> str:
         """Return what the function reads that may be another each time, unseen; "" if nothing."""
         named = [(key, value) for _, key, value in self._places if isinstance(key, str)]
         iterators = [k for k, v in named if isinstance(v, Iterator) and not isinstance(v, IOBase)]
-        if "is_grad_enabled" in self._names:
-            return "is_grad_enabled()"
+        for name in ("is_grad_enabled", "get_num_threads", "globals"):
+            if name in self._names:
+                return f"{name}()"
         return f"{iterators[0]!r}, an iterator" if iterators else ""
+
+    def reads_rates(self) -> bool:
+        """Tell whether code reads what a scheduler sets."""
+        return not RATES.isdisjoint(self._names)
 
     def modes(self) -> tuple[object, ...]:
         """Return which of the modules are training, and the dtype of floats."""
@@ -90,9 +121,9 @@ class Reach:
         """Tell whether everything is where it was found."""
         for look, key, value in self._places:
             now = look(key)
-            if now is not value and not _same(now, value):
+            if now is not value and not same(now, value):
                 return False
-        return all(array.tobytes() == content for array, content in self._contents)
+        return all(as_bytes(numbers) == content for numbers, content in self._contents)
 
     def settle(self, ignored: Collection[str]) -> None:
         """Forget what the function itself changed while it was traced: an effect of tracing.
@@ -100,18 +131,16 @@ class Reach:
         But a number that it keeps outside may be another at each call, so the function is to be
         traced again for it, unless it is among `ignored`.
         """
-        changed = [place for place in self._places if not _same(place[0](place[1]), place[2])]
+        changed = [place for place in self._places if not same(place[0](place[1]), place[2])]
         logs = self._logs()
-        numbers = [p for p in changed if _is_number(p[2]) and not isinstance(p[1], dict)]
-        numbers = [
-            p for p in numbers if id(p[1]) not in logs and _describe_key(p[1]) not in ignored
-        ]
-        self.counts = [_describe_key(key) for _, key, _ in numbers]
+        numbers = [p for p in changed if is_number(p[2]) and not isinstance(p[1], dict)]
+        numbers = [p for p in numbers if id(p[1]) not in logs and describe_key(p[1]) not in ignored]
+        self.counts = [describe_key(key) for _, key, _ in numbers]
         effects = {id(place) for place in changed} - {id(place) for place in numbers}
         self._places = [place for place in self._places if id(place) not in effects]
-        arrays = [array for array, content in self._contents if array.tobytes() != content]
+        arrays = [numbers for numbers, content in self._contents if as_bytes(numbers) != content]
         if arrays and ARRAY in ignored:
-            self._contents = [(a, c) for a, c in self._contents if a.tobytes() == c]
+            self._contents = [(a, c) for a, c in self._contents if as_bytes(a) == c]
         elif arrays:
             self.counts.append(ARRAY)
 
@@ -119,13 +148,16 @@ class Reach:
         """Undo that values of the trace are kept where the function reads; return where."""
         names = []
         for look, key, value in self._places:
-            if isinstance(key, dict):
-                names += _remove_traced(key, value)
+            if isinstance(look, functools.partial) and look.func is is_filled_alike:
+                if id(look.args[0]) not in self._logs():
+                    names += refill_if_traced(*look.args)
+            elif isinstance(key, dict):
+                names += remove_traced(key, value)
             elif isinstance(key, list | deque) and id(key) not in self._logs():
-                names += _without_traced(key)
+                names += without_traced(key)
             elif isinstance(now := look(key), Symbol) and now is not value:
-                names.append(_describe_key(key))
-                _put(look, key, value)
+                names.append(describe_key(key))
+                put(look, key, value)
         for space, before in self._spaces:
             for name in self._names & (space.keys() - before):
                 if isinstance(space[name], Symbol):
@@ -160,27 +192,41 @@ class Reach:
         self._places += [(len, store, len(store)) for store in (part._modules, *hooks)]
         for store in stores:
             self._places += [(store.get, name, value) for name, value in store.items()]
+        for value in (*part._parameters.values(), *part._buffers.values()):
+            self._search(value)
         self._attributes(part, OWN)
 
     def _search(self, value: object) -> None:
-        if value is None or id(value) in self._seen or isinstance(value, (Tensor, *EQUAL)):
+        if value is None or id(value) in self._seen or isinstance(value, EQUAL):
             return
         self._seen[id(value)] = value
-        if isinstance(value, np.ndarray):
-            self._contents.append((value, value.tobytes()))
+        if isinstance(value, Tensor):
+            self._look_at_tensor(value)
+        elif isinstance(value, NUMBERS):
+            self._contents.append((value, as_bytes(value)))
         elif isinstance(value, ModuleType):
             self._search_file(value)
         elif isinstance(value, Optimizer | LRScheduler):
-            if not RATES.isdisjoint(self._names):
-                self._search_rates(getattr(value, "optimizer", value))
+            optimizer = getattr(value, "optimizer", value)
+            look = functools.partial(group_sizes, optimizer)
+            self._places.append((look, "param_groups", look("")))
+            if self.reads_rates():
+                self._search_rates(optimizer)
         elif isinstance(value, functools.partial):
             for part in (value.func, *value.args, *value.keywords.values()):
                 self._search(part)
-        elif isinstance(value, list | tuple | dict | deque):
+        elif value is os.environ:
+            self._places.append((environment, "os.environ", environment()))
+        elif isinstance(value, CONTAINERS):
             self._look_into(value)
         elif isinstance(value, set):
-            if len(value) <= MOST_ITEMS:
-                self._places.append((frozenset, value, frozenset(value)))
+            self._places.append((frozenset, value, frozenset(value)))
+        elif isinstance(value, ContextVar):
+            self._look_at(value.get, value.name)
+        elif isinstance(value, weakref.ref):
+            self._search(value())
+        elif isinstance(value, BuiltinMethodType):  # of a list, a dict, a generator of numbers
+            self._search(value.__self__)
         elif hasattr(value, "__self__") and hasattr(value, "__func__"):
             self._search(value.__func__)
             self._search(value.__self__)
@@ -201,13 +247,28 @@ class Reach:
     def _search_file(self, module: ModuleType) -> None:
         """Remember what code names of a module that is a file of the user's, and search it."""
         top, file = module.__name__.partition(".")[0], getattr(module, "__file__", None)
-        if not file or "-packages" in file or top in PYTHON or top == "minitorch":
-            return
         space = vars(module)
+        if module is os and not self._names.isdisjoint({"environ", "getenv"}):
+            self._search(os.environ)
+        if "-packages" in (file or "") or top in PYTHON or top == "minitorch":
+            return
         for name in self._names & space.keys():
-            if not isinstance(space[name], ModuleType):
-                self._places.append((space.get, name, space[name]))
-            self._search(space[name])
+            self._look_at(space.get, name)
+
+    def _look_at(self, look: Look, key: str) -> None:
+        """Remember what is at a place, and search it."""
+        value = look(key)
+        if not isinstance(value, ModuleType):
+            self._places.append((look, key, value))
+        self._search(value)
+
+    def _look_at_tensor(self, value: Tensor) -> None:
+        """Search what is called with its gradient, and remember whether it wants one."""
+        if value.hooks is not None:
+            for hook in (*value.hooks.before.values(), *value.hooks.after.values()):
+                self._search(hook)
+        if "requires_grad" in self._names:
+            self._look_at(functools.partial(getattr, value), "requires_grad")
 
     def _search_rates(self, optimizer: Any) -> None:
         for group in optimizer.param_groups:
@@ -215,13 +276,16 @@ class Reach:
 
     def _look_into(self, value: Any) -> None:
         """Remember what a list, tuple or dict has, and search it."""
-        pairs = list(value.items() if isinstance(value, dict) else enumerate(value))
+        pairs = list(value.items() if hasattr(value, "items") else enumerate(value))
         if len(pairs) > MOST_ITEMS:
-            pairs = [(key, part) for key, part in pairs if isinstance(part, Module)]
-        elif not isinstance(value, tuple):
-            self._places.append((len, value, len(value)))
-        look = value.get if isinstance(value, dict) else functools.partial(_item, value)
-        self._places += [(look, key, part) for key, part in pairs]
+            before: Any = dict(pairs) if hasattr(value, "items") else [part for _, part in pairs]
+            look: Look = functools.partial(is_filled_alike, value, before)
+            self._places.append((look, "a dict" if hasattr(value, "items") else value, True))
+        else:
+            if not isinstance(value, tuple):
+                self._places.append((len, value, len(value)))
+            look = value.get if hasattr(value, "get") else functools.partial(item_at, value)
+            self._places += [(look, key, part) for key, part in pairs]
         for _, part in pairs:
             self._search(part)
 
@@ -236,10 +300,9 @@ class Reach:
             base is not Module and _is_of_the_library(base) for base in kind.__mro__
         )
         named = {name for name in own if name[0] != "_"} if every else set[str]()
-        named |= self._names & (own.keys() | from_class)
+        named |= self._names & (own.keys() | from_class | self._own_methods(kind))
         for name in named - others:
-            self._places.append((own.get, name, own.get(name)))
-            self._search(own.get(name))
+            self._look_at(own.get, name)
         self._class_attributes(kind, named & from_class - own.keys())
 
     def _class_attributes(self, kind: Any, names: set[str]) -> None:
@@ -248,106 +311,52 @@ class Reach:
         So too of an object with slots, which are attributes of its class.
         """
         for name in () if _is_of_the_library(kind) else names:
-            self._places.append((functools.partial(_of_class, kind), name, _of_class(kind, name)))
-            self._search(_of_class(kind, name))
+            self._look_at(functools.partial(of_class, kind), name)
 
     def _methods(self, kind: type) -> set[str]:
         """Search the methods of a class that code names; return the names of what is no method."""
         others = set()
         for base in kind.__mro__:
             for name, member in () if _is_of_python(base) else list(vars(base).items()):
-                method = getattr(member, "fget", getattr(member, "__func__", member))
+                method = next((getattr(member, n) for n in INNER if hasattr(member, n)), member)
                 if not hasattr(method, "__code__"):
                     others.add(name)
+                    if name in self._names:  # whatever it gives for an object
+                        self._search(member)
                 elif name in self._names or (name[:2] == "__" and name not in UNCALLED):
                     self._search(method)
+                    if not _is_of_the_library(base):
+                        self._places.append((vars(base).get, name, member))
         return others
+
+    def _own_methods(self, kind: type) -> set[str]:
+        """Return the names of methods of the user's: an object may get others of its own."""
+        bases = [b for b in kind.__mro__ if not (_is_of_python(b) or _is_of_the_library(b))]
+        return {name for base in bases for name in vars(base)}
 
     def _list_reached(self, function: Any, code: CodeType) -> Iterator[object]:
         """Yield what a Python function closes over, its defaults, and the globals it names."""
+        if function is os.getenv:
+            yield os.environ
         if _is_of_the_library(function) or _is_of_python(function):
             return
-        names = _names(code)
+        names = names_of(code)
         self._names |= names
-        self._read |= _read(code)
+        yield from filter(None, map(sys.modules.get, imported_by(code)))
+        self._read |= read_by(code)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-            self._places.append((functools.partial(_content, cell), name, _content(cell, name)))
-            yield _content(cell, name)
+            look, value = functools.partial(cell_content, cell), cell_content(cell, name)
+            self._places.append((look, name, value))
+            yield value
         yield from function.__defaults__ or ()
+        yield from (function.__kwdefaults__ or {}).values()
         if hasattr(function, "__wrapped__"):
             yield function.__wrapped__
-        space = function.__globals__
-        for name in names & space.keys():
-            if not isinstance(value := space[name], ModuleType):
-                self._places.append((space.get, name, value))
-            yield value
-
-
-def _of_class(kind: type, name: str) -> object:
-    return getattr(kind, name, None)
-
-
-def _content(cell: CellType, name: str) -> object:
-    """Return what a closure's cell holds; None where `name` has no value yet."""
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return None
-
-
-def _item(space: Any, key: int) -> object:
-    """Return what is at a place of a list; None if there is no such place any more."""
-    return space[key] if key < len(space) else None
-
-
-def _describe_key(key: object) -> str:
-    return repr(key) if isinstance(key, str) else "a list"
-
-
-def _put(look: Any, key: Any, value: object) -> None:
-    """Put `value` where `look(key)` finds it."""
-    space = look.args[0] if isinstance(look, functools.partial) else look.__self__
-    if isinstance(space, CellType):
-        space.cell_contents = value
-    elif isinstance(space, type):
-        setattr(space, key, value)
-    else:
-        space[key] = value
-
-
-def _remove_traced(items: dict[Any, object], count: Any) -> list[str]:
-    """Take values of a trace out of what came to a dict of `count`; return under which keys."""
-    traced = [key for key in list(items)[count:] if isinstance(items[key], Symbol)]
-    for key in traced:
-        del items[key]
-    return [repr(key) for key in traced]
-
-
-def _without_traced(items: list[object] | deque[object]) -> list[str]:
-    """Take values of a trace out of a list; return what to call it if there were any."""
-    others = [item for item in items if not _has_traced(item)]
-    if len(others) == len(items):
-        return []
-    items.clear()
-    items.extend(others)
-    return [_describe_key(items)]
-
-
-def _has_traced(item: object) -> bool:
-    parts = item.values() if isinstance(item, dict) else item
-    if isinstance(parts, list | tuple | type({}.values())):
-        return any(map(_has_traced, parts))
-    return isinstance(item, Symbol)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, bool | int | float | str)
-
-
-def _same(a: object, b: object) -> bool:
-    if type(a) is float and type(b) is float:  # 0.0 is not -0.0, but NaN is NaN
-        return a.hex() == b.hex()
-    return a is b or (type(a) is type(b) and isinstance(a, EQUAL) and a == b)
+        for space, read in ((function.__globals__, names), (vars(function), self._names)):
+            for name in read & space.keys():
+                if not isinstance(value := space[name], ModuleType):
+                    self._places.append((space.get, name, value))
+                yield value
 
 
 def _is_plain(value: object) -> bool:
@@ -368,28 +377,3 @@ def _is_of_the_library(value: object) -> bool:
 def _is_of_python(value: object) -> bool:
     """Tell whether `value` is a function or class of Python's own library."""
     return str(getattr(value, "__module__", None)).partition(".")[0] in PYTHON
-
-
-@functools.lru_cache(1024)
-def _read(code: CodeType) -> frozenset[str]:
-    """Return the names that code, and the functions inside it, not only calls `append` of."""
-    steps = list(dis.get_instructions(code))
-    names = {
-        step.argval
-        for step, following in pairwise([*steps, steps[-1]])
-        if step.opcode in LOADS and following.argval not in ADDING
-    }
-    inside = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    return frozenset(names.union(*map(_read, inside)))
-
-
-@functools.lru_cache(1024)
-def _names(code: CodeType) -> frozenset[str]:
-    """Return the names that code and the functions inside it read: of globals and attributes."""
-    names = {
-        instruction.argval
-        for instruction in dis.get_instructions(code)
-        if instruction.opcode in dis.hasname and not instruction.opname.startswith("STORE")
-    }
-    inside = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
-    return frozenset(names.union(*map(_names, inside)))

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from minitorch.graph.core.node import Constant, Node, Placeholder
+from minitorch.graph.core.node import Constant, Node
+from minitorch.graph.core.placeholders import Placeholder
 from minitorch.tensor.modes import no_grad
 from minitorch.tensor.tensor import Tensor
 from minitorch.tracing.effects import Effect, Effects, OldGradient

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import linecache
-import pickle
-import random
 import traceback
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,22 +10,22 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-import numpy as np
-
-from minitorch.arrays.generator import default_generator
 from minitorch.arrays.library import CPU, Device, to_numpy
 from minitorch.errors import DeviceError, GraphError
 from minitorch.graph.core.graph import PACKAGE, Graph
 from minitorch.graph.core.graph import outside as outside_branches
-from minitorch.graph.core.node import Constant, Node, Placeholder
+from minitorch.graph.core.node import Constant, Node
 from minitorch.graph.core.order import schedule
+from minitorch.graph.core.placeholders import Placeholder
 from minitorch.graph.passes.cse import signature
 from minitorch.nn import Module
+from minitorch.optim.lr_scheduler import LRScheduler
 from minitorch.pytree import Rebuild
 from minitorch.tensor.modes import no_grad
 from minitorch.tensor.tensor import Tensor
 from minitorch.tracing.arguments import flatten, objects_in
 from minitorch.tracing.control import lift
+from minitorch.tracing.drawing import forbid_drawing
 from minitorch.tracing.effects import Effects, OldGradient, check_apart
 from minitorch.tracing.program import Program
 from minitorch.tracing.reach import Reach
@@ -172,6 +170,12 @@ class Traced:
             return Program(self.name, feeds, outputs, self.graph, self.device, self.optimize)
 
         return Steps(self.effects, self.inputs, self.captured, ends, program)
+
+    def steps_scheduler(self) -> bool:
+        """Tell whether a run steps a scheduler."""
+        stages = () if self.effects is None else self.effects.stages
+        calls = [e.on for stage in stages for e in stage.effects if isinstance(e.on, partial)]
+        return any(isinstance(of, LRScheduler) for call in calls for of in call.args)
 
     def fits(self) -> bool:
         """Tell whether tensors want gradients, and have them, where they did."""
@@ -353,37 +357,3 @@ def name_unknown_sizes(tracer: Tracer) -> Iterator[None]:
             f"{tracer.operation}: {where}a size that only a run can tell is needed while tracing. "
             f"{SIZE}"
         ) from error
-
-
-@contextmanager
-def forbid_drawing(operation: str, streams: Sequence[np.random.Generator]) -> Iterator[None]:
-    """Raise if random numbers are drawn inside: they would be the same in every run."""
-    generator = default_generator()
-    states: list[tuple[Any, ...]] = [
-        (generator.get_state, generator.set_state),
-        (random.getstate, random.setstate),
-        (np.random.get_state, np.random.set_state),
-        *(
-            (partial(getattr, s.bit_generator, "state"), partial(setattr, s.bit_generator, "state"))
-            for s in streams
-        ),
-    ]
-    before = [get() for get, _ in states]
-    generator.uniform((1,), np.dtype(np.float32))  # so that setting the seed again is seen too
-    as_bytes = [_bytes(get()) for get, _ in states]
-    try:
-        yield
-        unchanged = [_bytes(get()) for get, _ in states] == as_bytes
-    finally:
-        for (_, put), state in zip(states, before, strict=True):
-            put(state)
-    if not unchanged:
-        raise GraphError(
-            f"{operation}: random numbers were drawn, or a seed was set, while tracing, which no "
-            "run would do again. Draw by randn and its kin, set seeds outside, or pass an input."
-        )
-
-
-def _bytes(state: Any) -> bytes:
-    """Return what a generator's state holds, be it numbers in a dict or torch's bytes."""
-    return pickle.dumps(state.tolist() if hasattr(state, "tolist") else state)

@@ -27,7 +27,8 @@ from minitorch.errors import DeviceError, GraphError
 from minitorch.graph.core.gradients import StopGradient
 from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.graph import outside as outside_branches
-from minitorch.graph.core.node import Constant, Node, Placeholder, build, convert
+from minitorch.graph.core.node import Constant, Node, build, convert
+from minitorch.graph.core.placeholders import Placeholder
 from minitorch.graph.core.variables import Variable
 from minitorch.op import Op, common_dtype
 from minitorch.ops.elementwise.casting import Cast, Move

@@ -87,6 +87,16 @@ def test_attributes_move_between_kinds_and_go_away() -> None:
     assert "seen" in dir(model)
 
 
+def test_what_is_registered_of_another_library_is_named_with_it() -> None:
+    model = nn.Linear(1, 1)
+    with pytest.raises(TypeError, match="got torch's Tensor, expected minitorch's Tensor or None"):
+        model.register_buffer("rows", torch.zeros(1))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="got torch's Linear, expected minitorch's Module or None"):
+        model.add_module("part", torch.nn.Linear(1, 1))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="got int, expected Tensor or None"):
+        model.register_buffer("rows", 1)  # type: ignore[arg-type]
+
+
 def test_a_module_that_forgot_its_init_says_so() -> None:
     class Forgot(nn.Module):
         def __init__(self) -> None:

@@ -5,6 +5,7 @@ import itertools
 import math
 import socket
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
@@ -18,6 +19,7 @@ from minitorch.errors import ArgumentError, DTypeError, MinitorchError, ServeErr
 from minitorch.serve import AIMD, Cache, NoBatching, Quantile, Server, VirtualClock, http, simulate
 from minitorch.serve import connections as front_connections
 from minitorch.serve.__main__ import listen
+from minitorch.serve.admission import Admission, Gate
 from minitorch.serve.asks import App
 from minitorch.serve.batching import LatencyLine, quantile_line
 from minitorch.serve.cache import ENTRY_BYTES, MISS
@@ -512,33 +514,78 @@ def test_bad_arguments_are_told(call: Callable[[], Any]) -> None:
     assert isinstance(told.value, MinitorchError) and "expected" in str(told.value)
 
 
-def test_over_http_overload_is_refused_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("gate", "says"),
+    [
+        (Gate(most_queries=1), "overload: 1 queries are under way"),
+        (Gate(most_bytes=2**20), "overload: the queries under way hold 1 MiB"),
+    ],
+)
+def test_over_http_overload_is_refused_and_said(gate: Gate, says: str) -> None:
     """A query whose body has not come is under way; the one that may be is let go."""
-    monkeypatch.setattr(http, "MOST_QUERIES", 1)
 
     async def queries() -> list[httpx.Response]:
         reads, end = asyncio.Event(), asyncio.Event()
 
         async def body() -> AsyncIterator[bytes]:
+            yield b" " * 2**20
             reads.set()
             await end.wait()
-            yield b'{"x": 1}'
 
         async with Server() as server:
-            transport = httpx.ASGITransport(http.application(server))
+            transport = httpx.ASGITransport(http.application(server, gate))
             async with httpx.AsyncClient(transport=transport, base_url="http://front") as client:
                 first = asyncio.create_task(client.post("/apps/none/predict", content=body()))
                 await reads.wait()
                 verbs = ("predict", "feedback", "generate")
                 refused = [await client.post(f"/apps/none/{verb}", json={}) for verb in verbs]
+                scraped = (await client.get("/metrics")).text.splitlines()
+                assert {"serve_under_way 1.0", "serve_under_way_bytes 1.048576e+06"} <= {*scraped}
                 end.set()
                 return [*refused, await first, await client.post("/apps/none/predict", json={})]
 
     *all_refused, first, after = asyncio.run(queries())
     for refused in all_refused:
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
-        assert "overload: 1 queries are under way" in refused.json()["detail"]
-    assert (first.status_code, after.status_code) == (404, 422)
+        assert says in refused.json()["detail"]
+    assert (first.status_code, after.status_code) == (400, 422)
+    assert (gate.queries, gate.n_bytes) == (0, 0)
+
+
+def test_over_http_an_input_is_held_as_the_array_that_it_becomes() -> None:
+    """Three bytes of JSON, `"",`, are a text of 64 bytes."""
+
+    async def ask(most_bytes: int) -> httpx.Response:
+        gate = Gate(most_bytes=most_bytes)
+        transport = httpx.ASGITransport(http.application(Server(), gate))
+        async with httpx.AsyncClient(transport=transport, base_url="http://front") as client:
+            answer = await client.post("/apps/none/predict", json={"x": [""] * 1000})
+        assert (gate.queries, gate.n_bytes) == (0, 0)
+        return answer
+
+    assert asyncio.run(ask(60_000)).status_code == 503
+    assert asyncio.run(ask(70_000)).status_code != 503
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ('{"x": ["' + "a" * 2**22 + '"' + ',""' * 2**20 + "]}", "1048577 parts and one of 4194304"),
+        ("{" + "".join(f'"{n}": 0, ' for n in range(300_000)) + '"5": 0}', '"5" stands twice'),
+    ],
+)
+def test_over_http_a_body_that_would_take_all_memory_or_hours_is_refused(
+    body: str, says: str
+) -> None:
+    """16 TiB as an array of texts; and 9e10 comparisons, each name with each."""
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(http.application(Server()))
+        async with httpx.AsyncClient(transport=transport, base_url="http://front") as client:
+            return await client.post("/apps/none/predict", content=body)
+
+    answer = asyncio.run(ask())
+    assert answer.status_code == 422 and says in answer.json()["detail"]
 
 
 def test_over_http_a_body_that_does_not_come_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -570,36 +617,77 @@ def test_what_raises_is_counted_as_what_it_is_answered_with() -> None:
     assert registry.get_sample_value("serve_requests_total", counted) == 1
 
 
-def test_connections_that_ask_nothing_are_closed_and_too_many_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def read_all(address: tuple[str, int]) -> bytes:
+@asynccontextmanager
+async def fronted(app: Any, protocol: Any) -> AsyncIterator[tuple[Any, tuple[str, int]]]:
+    """Give a front that answers by an ASGI application, and its address."""
+    front = uvicorn.Server(uvicorn.Config(app, http=protocol, lifespan="off"))
+    with listen("127.0.0.1", 0) as listener:
+        serving = asyncio.create_task(front._serve([listener]))
+        yield front, listener.getsockname()
+        front.should_exit = True
+        await serving
+
+
+def test_connections_that_ask_nothing_are_closed_and_too_many_are_refused() -> None:
+    async def read_all(address: tuple[str, int], asks: bytes = b"") -> bytes:
         reader, writer = await asyncio.open_connection(*address)
+        writer.write(asks)
         answer = await reader.read()
         writer.close()
         await writer.wait_closed()
         return answer
 
     async def program() -> None:
+        asks = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
         protocol = front_connections.connection()
         protocol.most = 1
-        front = uvicorn.Server(uvicorn.Config(http.application(Server()), http=protocol))
-        with listen("127.0.0.1", 0) as listener:
-            serving = asyncio.create_task(front._serve([listener]))
-            address = listener.getsockname()
-            asks, writer = await asyncio.open_connection(*address)
-            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-            await asks.readuntil(b'"down": []}')
+        async with fronted(http.application(Server()), protocol) as (front, address):
+            reader, writer = await asyncio.open_connection(*address)
+            writer.write(asks)
+            await reader.readuntil(b'"down": []}')
             assert (await read_all(address)).startswith(b"HTTP/1.1 503 ")
             writer.close()
-            monkeypatch.setattr(front_connections, "SILENT_S", 0.0)
             while front.server_state.connections:
                 await asyncio.sleep(0)
+        async with fronted(http.application(Server()), front_connections.connection(0.1)) as (
+            _, address,
+        ):  # fmt: skip
             assert await read_all(address) == b""
-            front.should_exit = True
-            await serving
+            assert await read_all(address, asks[:9]) == b""
+            assert (await read_all(address, asks + asks[:9])).endswith(b'"down": []}')
 
     asyncio.run(asyncio.wait_for(program(), 30))
+
+
+@pytest.mark.parametrize("parts", [1, 2**14])
+def test_a_client_that_does_not_read_keeps_neither_place_nor_connection(parts: int) -> None:
+    """Be it one large answer or a stream; who reads gets all of it, however late."""
+    gate, left = Gate(), asyncio.Event()
+    size = 2**24 // parts
+
+    async def large(scope: Any, receive: Any, send: Any) -> None:
+        scope["place"].enter()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for part in range(parts):
+            more = part + 1 < parts
+            await send({"type": "http.response.body", "body": b" " * size, "more_body": more})
+        left.set()
+
+    async def program() -> None:
+        protocol = front_connections.connection(0.3)
+        async with fronted(Admission(large, gate), protocol) as (front, address):  # type: ignore[arg-type]
+            reader, writer = await asyncio.open_connection(*address, limit=2**10)
+            writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+            await reader.readuntil(b"\r\n\r\n")
+            assert gate.queries == 1 and not left.is_set()
+            while gate.queries or front.server_state.connections:
+                await asyncio.sleep(0.01)
+            writer.close()
+            async with httpx.AsyncClient() as client:
+                answer = await client.get(f"http://{address[0]}:{address[1]}/")
+            assert len(answer.content) == 2**24
+
+    asyncio.run(asyncio.wait_for(program(), 60))
 
 
 def test_connections_of_the_http_front_send_at_once() -> None:

@@ -15,7 +15,8 @@ import numpy as np
 
 from ...errors import GraphError
 from ..core.graph import outside
-from ..core.node import Node, Placeholder, StaticShape, UnknownShape, as_shape
+from ..core.node import Node, StaticShape, UnknownShape, as_shape
+from ..core.placeholders import Placeholder
 from ..core.structures import flatten_with_rebuild, leaves_like, same_structure
 from .cond import as_predicate
 from .loop_stacks import loop_outputs, placeholder_like

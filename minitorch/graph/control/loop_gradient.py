@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 from ..core.copying import copy_nodes
 from ..core.gradients import gradients
 from ..core.graph import get_default_graph, in_branches, outside
-from ..core.node import Constant, Node, Placeholder, build
+from ..core.node import Constant, Node, build
 from ..core.order import list_needed
+from ..core.placeholders import Placeholder
 from ..operators.creation import zeros_like
 from .loop_stacks import (
     HandleNode,

@@ -21,7 +21,8 @@ from ...arrays.library import Array, DType, Namespace, as_dtype, float32, namesp
 from ...arrays.shapes import Shape
 from ...op import FixedSpec, Flat, Gradients, KeepsSpec, Spec
 from ..core.naming import label
-from ..core.node import Node, Placeholder, build
+from ..core.node import Node, build
+from ..core.placeholders import Placeholder
 from ..core.variables import State, StateOp
 
 if TYPE_CHECKING:

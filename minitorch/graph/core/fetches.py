@@ -17,8 +17,9 @@ from ..control.loop_stacks import HandleNode
 from ..control.while_op import While
 from ..shapes.static import agree
 from .graph import Graph
-from .node import Node, Placeholder
+from .node import Node
 from .order import list_needed
+from .placeholders import Placeholder
 from .structures import flatten
 
 

@@ -14,7 +14,8 @@ from ...errors import MinitorchError
 from ..shapes.deferred import late
 from ..shapes.sizes import over_nodes
 from .graph import add_location, place_of_new
-from .node import Node, UnknownShape, once_sized
+from .node import Node, UnknownShape
+from .placeholders import once_sized
 
 
 def rename(node: Node, name: str | None) -> Node:

@@ -8,13 +8,12 @@ it, and the line of the user's program that built it, which is what errors name.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
-from ...arrays.library import DType, DTypeLike, cast, get_default_dtype, graph_dtype
+from ...arrays.library import DType, DTypeLike, cast, get_default_dtype
 from ...arrays.shapes import Shape
 from ...errors import GraphError, GraphTypeError, MinitorchError
 from ...op import Op, Spec, Value, common_dtype
@@ -24,7 +23,6 @@ from ...ops.elementwise.rows import operator_of
 from ...ops.methods import Methods
 from ...ops.products import linalg
 from ...ops.shaping.joining import stack
-from ..shapes import sizes
 from ..shapes.deferred import cut, defer, is_cut
 from ..shapes.static import UNKNOWN as UNKNOWN
 from ..shapes.static import StaticShape as StaticShape
@@ -37,7 +35,6 @@ from .graph import (
     call_site,
     get_default_graph,
     innermost_session,
-    place_of_new,
 )
 
 if TYPE_CHECKING:
@@ -193,47 +190,6 @@ class Node(Methods):
         return f"<{kind} {self.name!r} shape={self.shape} dtype={self.dtype}>"
 
 
-class Placeholder(Node):
-    """A value given to each run by `feed_dict`.
-
-    Attributes:
-        asked: the name that it was given, which another may have had before.
-        inside: whether it stands for a value that each round of a loop has anew.
-    """
-
-    __slots__ = kept = ("asked", "inside")
-
-    def __init__(self, dtype: DTypeLike, shape: object = None, name: str = "Placeholder") -> None:
-        super().__init__(None, (), as_shape(shape), graph_dtype(dtype), name)
-        self.asked = self.graph.scoped(name)
-        self.inside = False
-
-    @property
-    def default(self) -> Node | None:
-        """What stands in where nothing is fed."""
-        return self.inputs[0] if self.inputs else None
-
-
-def placeholder(dtype: DTypeLike, shape: object = None, name: str | None = None) -> Placeholder:
-    """Return a value that each run is given by `feed_dict`; sizes that vary are None.
-
-    Raises:
-        DTypeError, GraphError: no dtype, or no shape; with the line that asked.
-    """
-    try:
-        return Placeholder(dtype, shape, name or "Placeholder")
-    except MinitorchError as error:
-        raise add_location(error, place_of_new()) from None
-
-
-def placeholder_with_default(input: object, shape: object, name: str | None = None) -> Placeholder:
-    """Return a value that a run may be given; otherwise it is `input`."""
-    start = convert(input)
-    node = Placeholder(start.dtype, shape, name or "PlaceholderWithDefault")
-    node.inputs = (start,)
-    return node
-
-
 class Constant(Node):
     """A value fixed when the graph was built."""
 
@@ -253,15 +209,6 @@ class Constant(Node):
         super().__init__(None, (), array.shape, array.dtype, name, graph)
         self.value = array
         self.follows = True
-
-
-def stand_ins(nodes: Sequence[Node], size: int) -> list[Node]:
-    """Return placeholders of a graph apart for nodes, with `size` for what is not known."""
-    with Graph().as_default():
-        return [Placeholder(n.dtype, [size if d is None else d for d in n.shape]) for n in nodes]
-
-
-once_sized = Node._once_sized = partial(sizes.once_sized, stand_ins)
 
 
 def as_shape(shape: object) -> Shape:

@@ -20,8 +20,9 @@ from ..passes.rewrite import PLANNING
 from ..shapes.by_shape import ByShape, needs_shapes
 from .fetches import Feeds, as_feed, check_runnable, flatten_fetches, read_feeds
 from .graph import Graph, get_default_graph, open_sessions
-from .node import Node, Placeholder
+from .node import Node
 from .order import list_needed
+from .placeholders import Placeholder
 from .variables import State, Variable
 
 

@@ -12,8 +12,9 @@ from ...errors import MinitorchError
 from ...op import Op, Spec
 from ..control.while_op import While
 from ..shapes.static import agree
-from .node import Node, Placeholder, UnknownShape
+from .node import Node, UnknownShape
 from .order import list_needed, schedule
+from .placeholders import Placeholder
 
 
 class Checked:

@@ -18,8 +18,9 @@ from ...arrays.library import CPU, Array, Device, asarray, namespace_on
 from ...ops.shaping.broadcasting import ExpandTo, SumTo
 from ..control.liveness import maybe_dead, required_inputs
 from ..control.loop_stacks import DEAD, HandleNode, require_alive
-from ..core.node import Constant, Node, Placeholder
+from ..core.node import Constant, Node
 from ..core.order import last_uses
+from ..core.placeholders import Placeholder
 from ..core.variables import NoOp, Read, State, StateOp, Variable
 from ..memory.aliasing import find_overwriting_nodes, is_fresh, running_order, views
 from ..passes.fused import Fused

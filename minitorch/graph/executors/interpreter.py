@@ -19,8 +19,9 @@ from ..control.loop_stacks import (
     require_alive,
 )
 from ..control.while_op import While
-from ..core.node import Constant, Node, Placeholder
+from ..core.node import Constant, Node
 from ..core.order import schedule, sources
+from ..core.placeholders import Placeholder
 from ..core.variables import NoOp, Read, State, StateOp, Variable
 from .compiled import check_source, copy_result
 from .node_errors import explain

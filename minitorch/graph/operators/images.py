@@ -14,7 +14,8 @@ from ...ops.networks import pooling
 from ...ops.products import conv
 from ...ops.shaping import matrices, movement
 from ..core.naming import locates_errors, rename
-from ..core.node import Node, convert, convert_all, once_sized
+from ..core.node import Node, convert, convert_all
+from ..core.placeholders import once_sized
 from ..shapes.deferred import late, unknown
 
 TO_FRONT, TO_BACK = (0, 3, 1, 2), (0, 2, 3, 1)

@@ -13,8 +13,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from ...errors import GraphError
 from ..control.loop_stacks import Empty, HandleNode
 from ..control.while_op import While
-from ..core.node import Constant, Node, Placeholder
+from ..core.node import Constant, Node
 from ..core.order import schedule, writes_of
+from ..core.placeholders import Placeholder
 from ..core.variables import Read, Variable
 
 

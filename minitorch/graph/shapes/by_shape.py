@@ -14,8 +14,9 @@ from ..control.loop_stacks import HandleNode, Output, placeholder_like
 from ..control.while_op import While
 from ..core.gradients import Identity
 from ..core.graph import add_location, like
-from ..core.node import Constant, Node, Placeholder, build
+from ..core.node import Constant, Node, build
 from ..core.order import list_needed, schedule
+from ..core.placeholders import Placeholder
 from ..core.variables import State
 from ..executors.compiled import Run, check_source
 from ..passes.rewrite import PLANNING

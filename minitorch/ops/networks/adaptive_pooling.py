@@ -106,7 +106,7 @@ def adaptive_means(count: int, input: Kind, output_size: int | Sequence[int | No
     floats_only(f"adaptive_avg_pool{count}d", input)
     old = tuple(input.shape[-count:])
     sizes = tuple((n, n if size is None else size) for n, size in zip(old, new, strict=True))
-    if any(n is None or n < 1 or size < 1 for n, size in sizes):
+    if any(n < 1 or size < 1 for n, size in sizes):
         raise ShapeError(
             f"adaptive_avg_pool{count}d: got sizes {old} to become {new}, expected 1 or more."
         )

@@ -18,10 +18,12 @@ from ..reducing.reduction import amax
 from ..shaping.broadcasting import sum_to
 from ..shaping.indexing import ARRAY, Take
 from ..shaping.movement import insert_axes, reshape
+from ..unknown_sizes import sized
 from .attention_panels import LONG, Weighing, attend, dropped, gradients
 from .softmax import SoftmaxGradient, softmax
 
 
+@sized
 def scaled_dot_product_attention(
     query: Kind,
     key: Kind,

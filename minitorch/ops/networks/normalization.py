@@ -14,6 +14,7 @@ from ..elementwise.unary import rsqrt, zeros_like
 from ..reducing.reduction import mean
 from ..reducing.statistics import vector_norm
 from ..shaping.movement import reshape
+from ..unknown_sizes import sized
 from .batch_norm import BatchNorm, FixedBatchNorm
 from .group_norm import GroupNorm
 from .standardizing import LayerNorm, Moments, Standardize, shifted
@@ -83,6 +84,7 @@ _SHIFTED = Formula(
 )
 
 
+@sized
 def batch_norm(
     x: Kind,
     running_mean: Kind | None,
@@ -165,6 +167,7 @@ def _follow(
     running_var.mul_(1 - momentum).add_(flat[1] * (momentum * n / (n - 1)))
 
 
+@sized
 def group_norm(
     x: Kind,
     num_groups: int,
@@ -195,6 +198,7 @@ def group_norm(
     return _affine_channels(y, weight, bias, rank)
 
 
+@sized
 def instance_norm(
     x: Kind,
     running_mean: Kind | None = None,

@@ -9,6 +9,7 @@ import numpy as np
 from ...errors import ArgumentError, ShapeError
 from ...op import Kind, Methods, apply
 from ..shaping.movement import insert_axes, remove_axes, reshape
+from ..unknown_sizes import put_off
 from .convolution import Convolve, ConvolveBack, Geometry
 
 
@@ -17,7 +18,10 @@ def over_axes(function: Callable[..., Any], count: int, name: str, says: str) ->
     own = inspect.signature(function)
 
     def call(*args: object, **options: object) -> Any:
-        return function(count, *args, **options)
+        try:
+            return function(count, *args, **options)
+        except TypeError as error:
+            return put_off(call, args, options, error)
 
     call.__name__ = call.__qualname__ = name
     call.__doc__ = says

@@ -15,6 +15,7 @@ from ...errors import ArgumentError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from ..elementwise.casting import clone
 from ..elementwise.compiled import chosen
+from ..unknown_sizes import sized
 from .indexing import getitem
 from .movement import Movement, movedim, reshape
 
@@ -180,6 +181,7 @@ def _empty(xp: Namespace, shape: Sequence[int], like: Array) -> Array:
     return xp.empty(tuple(shape), dtype=like.dtype, **native_device_of(like))
 
 
+@sized
 def pad(x: Kind, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Kind:
     """Return `x` with a border: (before, after) of the last axis, then of the one before, ...
 
@@ -381,6 +383,7 @@ def repeat_interleave(
     return getitem(row, (*(slice(None),) * d, places))
 
 
+@sized
 def meshgrid(*values: Any, indexing: str = "ij") -> tuple[Any, ...]:
     """Return each vector stretched over the grid of all; "xy" exchanges the first two axes."""
     vectors = list(values[0] if isinstance(values[0], list | tuple) else values)

@@ -28,16 +28,12 @@ class Events(Response):
 
     Args:
         refuse: makes the answer of an error that comes before the first token.
-        at_end: called when the answer has ended, however it does.
     """
 
-    def __init__(
-        self, stream: Stream, refuse: Callable[[MinitorchError], Response],
-        at_end: Callable[[], object],
-    ) -> None:  # fmt: skip
+    def __init__(self, stream: Stream, refuse: Callable[[MinitorchError], Response]) -> None:
         super().__init__(headers=HEADERS)
         del self.headers["content-length"]
-        self._stream, self._refuse, self._at_end = stream, refuse, at_end
+        self._stream, self._refuse = stream, refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer until the reply ends or the client goes."""
@@ -49,7 +45,6 @@ class Events(Response):
             leaving.cancel()
             is_cut = answering.cancel()
             await self._stream.aclose()
-            self._at_end()
             await asyncio.wait({answering, leaving})
         if not is_cut:
             answering.result()

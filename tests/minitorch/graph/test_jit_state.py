@@ -2,13 +2,19 @@
 
 import copy
 import itertools
+import os
 import pickle
 import random
-from collections import deque
+import sys
+import weakref
+from array import array
+from collections import ChainMap, UserDict, UserList, deque
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
-from types import ModuleType, SimpleNamespace
-from typing import Any
+from functools import cached_property, partial
+from types import MappingProxyType, ModuleType, SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -19,6 +25,7 @@ from minitorch.errors import GraphError
 from minitorch.tensor.tensor import Tensor
 from minitorch.tracing import jit
 
+MANY = 300  # more than are compared one by one
 Wrap = Callable[[Any], Any]
 Program = Callable[[Wrap], list[Any]]
 
@@ -42,6 +49,17 @@ def counting_in_a_class(wrap: Wrap) -> list[Any]:
     def f(x: Tensor) -> Tensor:
         Count.calls += 1
         return x * Count.calls
+
+    fast = wrap(f)
+    return [fast(mt.ones(2)) for _ in range(4)]
+
+
+def counting_in_a_long_dict(wrap: Wrap) -> list[Any]:
+    counts: dict[object, float] = dict.fromkeys(range(MANY), 0.0)
+
+    def f(x: Tensor) -> Tensor:
+        counts["calls"] = counts.get("calls", 0) + 1
+        return x * counts["calls"]
 
     fast = wrap(f)
     return [fast(mt.ones(2)) for _ in range(4)]
@@ -314,7 +332,8 @@ def copies(wrap: Wrap) -> list[Any]:
 @pytest.mark.parametrize(
     "program",
     [
-        counting, counting_in_a_class, decaying, class_attributes, modules_given,
+        counting, counting_in_a_class, counting_in_a_long_dict, decaying, class_attributes,
+        modules_given,
         modules_in_a_list, statistics_of_a_module_given, functions_given, decorated_methods,
         remembering_for_others, copies, lengths_of_a_list, signs_of_zero, dtypes_of_floats,
         shares_of_a_mask, numbers_of_tensors_outside, an_array_that_counts, another_forward,
@@ -325,6 +344,226 @@ def copies(wrap: Wrap) -> list[Any]:
 def test_a_compiled_function_gives_what_it_gives_uncompiled(program: Program) -> None:
     expected = [tensor.tolist() for tensor in program(lambda function: function)]
     assert [tensor.tolist() for tensor in program(jit)] == expected
+
+
+SCALE = ContextVar("scale", default=1.0)
+Reading = tuple[Callable[[Tensor], Tensor], Callable[[float], Any]]
+
+
+def of_a(kind: Callable[[list[int]], Any], count: int = 3) -> Callable[[], Reading]:
+    def program() -> Reading:
+        numbers = kind([1] * count)
+        return lambda x: x * numbers[-1], lambda n: numbers.__setitem__(len(numbers) - 1, int(n))
+
+    return program
+
+
+def of_a_mapping(kind: Callable[[dict[str, float]], Any]) -> Callable[[], Reading]:
+    def program() -> Reading:
+        values = {"scale": 1.0}
+        mapping = kind(values)
+        return lambda x: x * mapping["scale"], lambda n: (
+            values if kind is MappingProxyType else mapping
+        ).__setitem__("scale", n)
+
+    return program
+
+
+def of_the_environment(read: Callable[[], str | None]) -> Callable[[], Reading]:
+    def program() -> Reading:
+        os.environ["MINITORCH_SCALE"] = "1"
+        return lambda x: x * float(read() or 1), lambda n: os.environ.__setitem__(
+            "MINITORCH_SCALE", str(n)
+        )
+
+    return program
+
+
+def of_a_long_dict() -> Reading:
+    numbers = dict.fromkeys(map(str, range(MANY)), 1.0)
+    return lambda x: x * numbers["7"], partial(numbers.__setitem__, "7")
+
+
+def of_lists_in_a_long_list() -> Reading:
+    rows = [[1.0] for _ in range(MANY)]
+    return lambda x: x * rows[7][0], partial(rows[7].__setitem__, 0)
+
+
+def of_how_many() -> Reading:
+    numbers, names = [1.0] * MANY, {*range(MANY)}
+    return (
+        lambda x: x * len(numbers) * (2 if -1 in names else 1),
+        lambda n: (numbers.append(n), names.add(-1)),
+    )
+
+
+def of_a_context() -> Reading:
+    return lambda x: x * SCALE.get(), SCALE.set
+
+
+def of_defaults_and_functions() -> Reading:
+    def f(x: Tensor, *, scale: list[float] = [1.0]) -> Tensor:  # noqa: B006
+        return x * scale[0] * cast(Any, f).scale * cast(Any, other).scale
+
+    def other() -> None: ...
+
+    def change(n: float) -> None:
+        f.__kwdefaults__["scale"][0] = n
+        cast(Any, f).scale, cast(Any, other).scale = n + 1, n + 2
+
+    change(1)
+    return f, change
+
+
+class Given:
+    def __get__(self, of: Any, kind: type) -> float:
+        return float(of.number)
+
+
+def of_methods() -> Reading:
+    class Scale:
+        def by(self) -> float:
+            return 1.0
+
+        def own(self) -> float:
+            return 1.0
+
+        @cached_property
+        def once(self) -> float:
+            return float(scale.number)
+
+        given = Given()
+
+    kind: Any = Scale
+    scale = kind()
+
+    def change(n: float) -> None:
+        kind.by, scale.own, scale.number = lambda _: n, lambda: n + 1, n + 2
+        vars(scale).pop("once", None)
+
+    change(1)
+    return lambda x: x * scale.by() * scale.own() * scale.once * scale.given, change
+
+
+def of_a_name_in_quotes() -> Reading:
+    scale: Any = SimpleNamespace(_name=1.0)
+    return lambda x: x * getattr(scale, "_name"), lambda n: setattr(scale, "_name", n)  # noqa: B009
+
+
+def of_what_lives_elsewhere() -> Reading:
+    class Held:
+        scale = 1.0
+
+    module: Any = ModuleType("settings")
+    module.scale, held = 1.0, Held()
+    reference = weakref.ref(held)
+
+    def change(n: float) -> None:
+        module.scale, held.scale = n, n + 1
+
+    def f(x: Tensor) -> Tensor:
+        return x * module.scale * cast(Held, reference()).scale
+
+    return f, change
+
+
+def of_whether_a_gradient_is_wanted() -> Reading:
+    layer = nn.Linear(1, 1)
+
+    def f(x: Tensor) -> Tensor:
+        return x * (2 if all(p.requires_grad for p in layer.parameters()) else 3)
+
+    return f, lambda n: layer.requires_grad_(n > 2)
+
+
+def of_an_import() -> Reading:
+    module: Any = ModuleType("settings_of_a_test")
+    module.scale = 1.0
+    sys.modules["settings_of_a_test"] = module
+
+    def f(x: Tensor) -> Tensor:
+        import settings_of_a_test  # type: ignore[import-not-found]
+
+        return cast(Tensor, x * settings_of_a_test.scale)
+
+    return f, lambda n: setattr(module, "scale", n)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        of_whether_a_gradient_is_wanted, of_an_import,
+        of_a(bytearray), of_a(partial(array, "d")), of_a(lambda n: memoryview(bytearray(n))),
+        of_a(UserList), of_a(list, MANY), of_a_long_dict, of_lists_in_a_long_list, of_how_many,
+        of_a_mapping(UserDict), of_a_mapping(ChainMap), of_a_mapping(MappingProxyType),
+        of_the_environment(lambda: os.environ["MINITORCH_SCALE"]), of_a_context,
+        of_the_environment(lambda: os.getenv("MINITORCH_SCALE")), of_defaults_and_functions,
+        of_the_environment(lambda: os.environ.get("MINITORCH_SCALE")), of_methods,
+        of_what_lives_elsewhere, of_a_name_in_quotes,
+    ],
+)  # fmt: skip
+def test_what_is_changed_outside_is_read_anew(program: Callable[[], Reading]) -> None:
+    f, change = program()
+    fast, x = jit(f), mt.ones(2)
+    for n in (2.0, 3.0, 3.0, 5.0):
+        assert fast(x).tolist() == f(x).tolist()
+        change(n)
+    assert fast(x).tolist() == f(x).tolist() != x.tolist()
+
+
+def test_what_a_hook_of_a_parameter_reads_is_read_anew() -> None:
+    def trained(wrap: Wrap) -> list[Any]:
+        weight, scale = nn.Parameter(mt.ones(2)), [1.0]
+        optimizer = mt.optim.SGD([weight], lr=0.5)
+        weight.register_hook(lambda grad: grad * scale[0])
+
+        def step() -> None:
+            optimizer.zero_grad()
+            (weight * weight).sum().backward()
+            optimizer.step()
+
+        fast = wrap(step)
+        for n in (0.5, 0.5, 0.5, 0.75, 0.25):
+            scale[0] = n
+            fast()
+        return cast(list[Any], weight.tolist())
+
+    assert trained(jit) == trained(lambda function: function)
+
+
+def test_parameters_that_an_optimizer_gets_later_are_trained() -> None:
+    def trained(wrap: Wrap) -> list[Any]:
+        first, second = nn.Parameter(mt.ones(2)), nn.Parameter(mt.ones(2))
+        optimizer = mt.optim.SGD([first], lr=0.5)
+
+        def step() -> None:
+            optimizer.zero_grad()
+            (first * second).sum().backward()
+            optimizer.step()
+
+        fast = wrap(step)
+        for _ in range(3):
+            fast()
+        optimizer.add_param_group({"params": [second], "lr": 0.25})
+        fast()
+        return [first.tolist(), second.tolist()]
+
+    assert trained(jit) == trained(lambda function: function)
+
+
+def test_a_rate_that_is_read_where_a_scheduler_steps_is_refused() -> None:
+    weight = nn.Parameter(mt.ones(2))
+    optimizer = mt.optim.SGD([weight], lr=0.5)
+    scheduler = mt.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+
+    def step() -> float:
+        weight.sum().backward()
+        optimizer.step()
+        scheduler.step()
+        return scheduler.get_last_lr()[0]
+
+    with pytest.raises(GraphError, match="steps a scheduler and reads a rate"):
+        jit(step)()
 
 
 def test_a_number_that_matters_and_changes_at_each_call_is_named() -> None:
@@ -379,6 +618,19 @@ def test_a_list_that_keeps_traced_values_is_refused_and_left_as_it_was(kind: Any
     assert len(kept) == 3
 
 
+@pytest.mark.parametrize("kept", [[0.0] * MANY, dict.fromkeys(range(MANY), 0.0)])
+def test_a_long_list_or_dict_that_keeps_a_traced_value_is_left_as_it_was(kept: Any) -> None:
+    before = copy.copy(kept)
+
+    def f(x: Tensor) -> Tensor:
+        kept[7] = x * 2
+        return x * kept[7]
+
+    with pytest.raises(GraphError, match="keeps a traced value in"):
+        jit(f)(mt.ones(1))
+    assert kept == before
+
+
 @pytest.mark.parametrize(
     ("make", "name"), [(Remembering, "cache"), (Lazy, "mask"), (lambda: cached, "mask")]
 )
@@ -411,15 +663,16 @@ def test_lists_and_dicts_among_the_arguments_may_not_be_changed() -> None:
 
 
 STREAM = np.random.default_rng(0)
+OTHERS = random.Random(0), np.random.RandomState(0)
 
 
 @pytest.mark.parametrize(
     "draw",
     [
         random.random, np.random.random, lambda: float(STREAM.random()),
-        lambda: mt.manual_seed(0).initial_seed(),
+        lambda: mt.manual_seed(0).initial_seed(), lambda: OTHERS[0].random(), OTHERS[1].rand,
     ],
-    ids=range(4),
+    ids=range(6),
 )  # fmt: skip
 def test_numbers_drawn_by_others_are_refused_and_not_used_up(draw: Callable[[], float]) -> None:
     states = random.getstate(), repr(np.random.get_state()), STREAM.bit_generator.state
@@ -479,6 +732,8 @@ def test_what_may_be_another_each_time_unseen_is_refused() -> None:
         (lambda x: x * next(numbers), "'numbers', an iterator"),
         (lambda x: x * next(count), "'count', an iterator"),
         (lambda x: x * 2 if mt.is_grad_enabled() else x, "is_grad_enabled"),
+        (lambda x: x * mt.get_num_threads(), "get_num_threads"),
+        (lambda x: x * len(globals()), "globals"),
     ):
         with pytest.raises(GraphError, match=f"reads {name}.* Pass what it gives as an argument"):
             jit(function)(mt.ones(1))

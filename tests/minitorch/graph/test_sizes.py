@@ -8,6 +8,7 @@ import pytest
 
 import minitorch as mt
 import minitorch.graph as tf
+from minitorch.nn import functional as F
 
 OF_SIZES: dict[str, Callable[[Any], Any]] = {
     "cat": lambda x: mt.cat([x, x * 2], 0),
@@ -32,6 +33,18 @@ OF_SIZES: dict[str, Callable[[Any], Any]] = {
     "unfold": lambda x: x.unfold(0, 3, 1),
     "einsum": lambda x: mt.einsum("ij,kj->ik", x, x),
     "cosine_similarity": lambda x: mt.cosine_similarity(x, x * x),
+    "meshgrid": lambda x: mt.meshgrid(x[:, 0], x[1], indexing="xy")[1],
+    "ones_like": lambda x: x * x * mt.ones_like(x) + mt.full_like(x, 2),
+    "pad": lambda x: F.pad(x.T[None], (1, 1), mode="reflect"),
+    "batch_norm": lambda x: F.batch_norm(x, None, None, training=True),
+    "group_norm": lambda x: F.group_norm(x, 3),
+    "instance_norm": lambda x: F.instance_norm(x.T[None]),
+    "attention": lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None]),
+    "causal": lambda x: F.scaled_dot_product_attention(x[None], x[None], x[None], is_causal=True),
+    "avg_pool1d": lambda x: F.avg_pool1d(x.T[None], 2),
+    "max_pool2d": lambda x: F.max_pool2d(x[None, None], 2),
+    "adaptive": lambda x: F.adaptive_avg_pool1d(x.T[None], 2),
+    "interpolate": lambda x: F.interpolate(x[None, None], scale_factor=2),
     "one after another": lambda x: (x.roll(1, 0).cumprod(0) * x).std(0),
 }
 
