@@ -30,20 +30,24 @@
     return (high + 0.05) / (low + 0.05);
   };
 
-  // The colour behind an element of HTML: the nearest ground that hides what is behind it.
-  function ground(node) {
-    for (let at = node; at; at = at.parentElement) {
-      const colour = getComputedStyle(at).backgroundColor;
-      if (rgba(colour)[3] > 0.99) return colour;
-    }
-    return "rgb(255, 255, 255)";
-  }
-
-  const opaque = (node) => {
-    let all = 1;
-    for (let at = node; at; at = at.parentElement) all *= Number(getComputedStyle(at).opacity);
-    return all;
+  // What is asked of each node and all around it is answered once while one look lasts.
+  let answers = null;
+  const once = (ask) => (node) => {
+    if (!answers || !node) return ask(node);
+    if (!answers.has(ask)) answers.set(ask, new Map());
+    const known = answers.get(ask);
+    if (!known.has(node)) known.set(node, ask(node));
+    return known.get(node);
   };
+
+  // The colour behind an element of HTML: the nearest ground that hides what is behind it.
+  const ground = once((node) => {
+    if (!node) return "rgb(255, 255, 255)";
+    const colour = getComputedStyle(node).backgroundColor;
+    return rgba(colour)[3] > 0.99 ? colour : ground(node.parentElement);
+  });
+
+  const opaque = once((node) => node ? Number(getComputedStyle(node).opacity) * opaque(node.parentElement) : 1);
 
   // The colour behind a text in a picture: the last shape drawn before it that lies under its middle.
   function under(text) {
@@ -143,8 +147,10 @@
         range.selectNodeContents(text);
         return [...range.getClientRects()].map((box) => ({ node, text, box })); // one a line
       }).flat());
+    places.sort((a, b) => a.box.top - b.box.top);
     for (const [k, a] of places.entries()) {
-      for (const b of places.slice(k + 1)) {
+      for (let next = k + 1; next < places.length && places[next].box.top < a.box.bottom; next++) {
+        const b = places[next];
         if (a.text === b.text) continue;
         const wide = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left);
         const high = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);
@@ -159,8 +165,12 @@
     return contrast(stroke, ground(line.ownerSVGElement)) * parseFloat(strokeWidth);
   };
 
-  window.audit = (root) => [...controls(root), ...structure(root), ...texts(root), ...apart(root)]
-    .map(([rule, what]) => ({ rule, what }));
+  window.audit = (root) => {
+    answers = new Map();
+    const found = [...controls(root), ...structure(root), ...texts(root), ...apart(root)];
+    answers = null;
+    return found.map(([rule, what]) => ({ rule, what }));
+  };
 
   // What Tab should reach, in the order in which it stands in the page; of radios and tabs, one.
   window.reachable = (root) => [...root.querySelectorAll(CONTROLS)]
