@@ -57,13 +57,17 @@ def running(where: Path) -> Iterator[Callable[[], str]]:
 
 def _maker(folder: Path) -> Callable[[], str]:
     numbers = itertools.count()
+    engine = sa.create_engine(
+        _url(folder, "postgres"), isolation_level="AUTOCOMMIT", poolclass=sa.NullPool
+    )
+    with engine.connect() as connection:
+        version = int(connection.exec_driver_sql("SHOW server_version_num").scalar_one())
+    copied = "STRATEGY file_copy" if version >= 15_00_00 else ""  # not page by page
 
     def make() -> str:
         name = f"course{next(numbers)}"
-        engine = sa.create_engine(_url(folder, "postgres"), isolation_level="AUTOCOMMIT")
         with engine.connect() as connection:
-            connection.exec_driver_sql(f"CREATE DATABASE {name}")
-        engine.dispose()
+            connection.exec_driver_sql(f"CREATE DATABASE {name} {copied}")
         return _url(folder, name).replace("+psycopg", "")
 
     return make
