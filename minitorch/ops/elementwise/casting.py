@@ -74,8 +74,8 @@ class Clone(KeepsSpec):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return a new array with the same numbers, in rows."""
-        strided = type(x) is np.ndarray and not x.flags.c_contiguous
-        return rows_of(x, x.shape) if strided else copied(x)
+        turned = type(x) is np.ndarray and x.flags.f_contiguous and not x.flags.c_contiguous
+        return rows_of(x, x.shape) if turned else copied(x)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the gradient as it is."""

@@ -308,5 +308,6 @@ def over_rows(
     """Return a new array of this shape that a kernel over rows writes."""
     first = arrays[0]
     out = allocator.empty(tuple(shape), first.dtype)
-    _runner()(name, (*(allocator.rows_of(a, a.shape) for a in arrays), out), number, **which)
+    rows = [a if a.flags.c_contiguous else allocator.rows_of(a, a.shape) for a in arrays]
+    _runner()(name, (*rows, out), number, **which)
     return out
