@@ -311,8 +311,9 @@ compare("three loops over packed", predicted_speedup, naive_ms / found["packed"]
 
 # %%
 others = {n: kernel(point | {"lanes": n}) for n in (4, 8, 16) if n <= lanes}
-for n, ms in zip(others, milliseconds(*others.values(), repeats=3)):
-    print(f"made for vectors of {n:2}: {ms:5.2f} ms, {ms / found['packed']:.1f} times as long")
+times = dict(zip(others, milliseconds(*others.values(), repeats=9)))
+for n, ms in times.items():
+    print(f"made for vectors of {n:2}: {ms:5.2f} ms, {ms / times[max(times)]:.1f} times as long")
 
 # %% [markdown]
 # **Reflect.** Which steps of the ladder gain, and which do not at this size? Packing costs a copy of both matrices. Compare its bytes with those of `traffic`: when does it not pay? (Think of a matrix times three columns.)
