@@ -126,6 +126,9 @@ function seconds(s) {
   return s >= 1e-3 ? `${short(s * 1e3)} ms` : `${short(s * 1e6)} µs`;
 }
 
+// A bandwidth that is known in GB a second.
+const bandwidth = (gb) => (gb < 1 ? `${short(1000 * gb)} MB/s` : `${short(gb)} GB/s`);
+
 function bytes(n) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let k = 0;

@@ -4,7 +4,7 @@
 // second a message, `share` its time at one second an array, both along the longest chain; time
 // is steps * alpha + share * n * beta.
 
-const PLOT = { left: 70, right: 20, top: 16, bottom: 40, height: 360 };
+const PLOT = { left: 70, right: 20, top: 26, bottom: 40, height: 360 };
 const SMALL = 10;
 const LARGE = 30;
 
@@ -51,6 +51,7 @@ function plot(svg, rows, state, timed) {
     make(svg, "text", { class: "dl-small", x: at, y: foot + 18, "text-anchor": "middle" }, bytes(2 ** power));
   }
   make(svg, "path", { class: "dl-axis", d: path([[PLOT.left, PLOT.top], [PLOT.left, foot], [right, foot]]) });
+  make(svg, "text", { class: "dl-small", x: PLOT.left, y: 12 }, "time, predicted");
   make(svg, "text", { class: "dl-small", x: right, y: foot + 34, "text-anchor": "end" }, "size of the array");
   rows.forEach((row, k) => {
     const { hue, style } = look(k);
@@ -110,7 +111,7 @@ function render({ model, el }) {
     ["ranks", "Ranks", { min: 0, max: worlds.length - 1, step: 1 }, (v) => worlds.indexOf(v), (p) => worlds[p], String],
     ["size_log2", "Size of the array", { min: SMALL, max: LARGE, step: 1 }, (v) => v, (p) => p, (v) => bytes(2 ** v)],
     ["latency_us", "Latency of a message", { min: -1, max: 10, step: 0.5 }, Math.log2, (p) => 2 ** p, (v) => `${short(v)} µs`],
-    ["bandwidth_gb_s", "Bandwidth of a link", { min: -4, max: 9, step: 0.5 }, Math.log2, (p) => 2 ** p, (v) => `${short(v)} GB/s`],
+    ["bandwidth_gb_s", "Bandwidth of a link", { min: -4, max: 9, step: 0.5 }, Math.log2, (p) => 2 ** p, bandwidth],
   ];
   const set = [];
   const lets = knobs.map(([name, label, range, to, from, words]) => {

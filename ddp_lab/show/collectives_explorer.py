@@ -42,7 +42,7 @@ COMPARED = {
 }
 ELEMENTS = 5040  # a multiple of every number of ranks up to 10, and of 12, 14, 15, 16
 KINDS = ("backward", "exposed", "hidden", "forward")  # colours of the poster, as in the chart
-DASHES = ("", "7 4")
+DASHES = ("", "7 4", "2 3", "9 3 2 3")
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 720, 380, 70, 50, 60
 LETTER = 7  # pixels, the widest of a name on average
 SIZES = [2.0**power for power in range(10, 31)]
@@ -186,7 +186,7 @@ class CollectivesExplorer(Chart):
 
         marks = [text(10, 22, f"{self.heading()}: {self.collective}, {self.ranks} ranks")]
         for number, of in enumerate(rows):
-            kind, dash = KINDS[number % 4], DASHES[number // 4 % 2]
+            kind, dash = KINDS[number % 4], DASHES[(number + number // 4) % 4]
             marks.append(line([at(n, self.seconds(of, n)) for n in SIZES], kind, 2, dash))
             y = TOP + 20 * number
             marks.append(line([(right + 20, y), (right + 50, y)], kind, 2, dash))
@@ -197,5 +197,8 @@ class CollectivesExplorer(Chart):
         for n_bytes, words in ((2.0**10, "1 KiB"), (2.0**20, "1 MiB"), (2.0**30, "1 GiB")):
             marks.append(text(at(n_bytes, 10**low)[0], foot + 18, words, "middle"))
         for power in range(int(np.ceil(low)), int(np.floor(high)) + 1):
-            marks.append(text(LEFT - 8, at(SIZES[0], 10.0**power)[1] + 4, f"1e{power} s", "end"))
+            unit, scale = ("s", 0) if power >= 0 else ("ms", 3) if power >= -3 else ("µs", 6)
+            words = f"{10.0 ** (power + scale):g} {unit}"
+            marks.append(text(LEFT - 8, at(SIZES[0], 10.0**power)[1] + 4, words, "end"))
+        marks.append(text(LEFT, TOP - 14, "time, predicted"))
         return picture(WIDTH, HEIGHT, self.summary(), marks)

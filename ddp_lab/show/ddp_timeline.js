@@ -161,7 +161,7 @@ function draw(svg, run, apart, recorded) {
 const LOG2 = (low, high) => ({ min: Math.log2(low), max: Math.log2(high), step: 0.25 });
 const SLIDERS = [
   ["bucket_mib", "Bucket size", { ...LOG2(1 / 16, 1024), to: Math.log2, from: (p) => 2 ** p, words: (v) => bytes(v * MIB) }],
-  ["bandwidth_gb_s", "Bandwidth", { ...LOG2(1 / 128, 512), to: Math.log2, from: (p) => 2 ** p, words: (v) => `${short(v)} GB/s` }],
+  ["bandwidth_gb_s", "Bandwidth", { ...LOG2(1 / 128, 512), to: Math.log2, from: (p) => 2 ** p, words: bandwidth }],
   ["latency_us", "Latency", { ...LOG2(0.5, 4096), to: Math.log2, from: (p) => 2 ** p, words: (v) => `${short(v)} µs` }],
   ["layers", "Layers", { min: 0, max: 96, step: 1, to: (v) => v, from: (p) => p, words: (v) => (v ? `${v} equal ones` : "as given") }],
   ["contention", "Compute lost beside the link", { min: 0, max: 1, step: 0.05, to: (v) => v, from: (p) => p, words: (v) => `${Math.round(v * 100)} %` }],

@@ -72,7 +72,7 @@ function draw(svg, given, sets) {
   });
 }
 
-const period = (v) => (v === 0 ? "never" : v === 1 ? "each step" : `each ${v} steps`);
+const period = (v) => (v === 0 ? "never" : v === 1 ? "every step" : `every ${v} steps`);
 const SLIDERS = [
   ["steps", "Steps done", { min: 1, max: 8, step: 1, words: (v) => `${v} step${v === 1 ? "" : "s"}` }],
   ["partitions", "Machines", { min: 2, max: 8, step: 1, words: (v) => `${v} machines` }],

@@ -82,7 +82,7 @@ function render({ model, el }) {
   const lets = [
     over("workers", "Workers", { min: 0, max: 3, step: 1 }, (v) => WORKERS.indexOf(v), (p) => WORKERS[p], (v) => `${v} worker${v === 1 ? "" : "s"}`),
     over("model_mib", "Parameters", { min: 0, max: 14, step: 1 }, ...power, (v) => bytes(v * 2 ** 20)),
-    over("gbytes", "Link", { min: -4, max: 8, step: 1 }, ...power, (v) => `${short(v)} GB/s`),
+    over("gbytes", "Link", { min: -4, max: 8, step: 1 }, ...power, bandwidth),
     over("batch_ms", "A step on one worker", { min: 0, max: 12, step: 1 }, ...power, (v) => seconds(v / 1e3)),
   ];
   lets.push(live(parts, show));

@@ -120,6 +120,7 @@ function draw(svg, run, memory) {
     make(svg, "line", { class: "dl-axis", x1: at(tick), y1: bottom, x2: at(tick), y2: bottom + 5 });
     make(svg, "text", { class: "dl-small", x: at(tick), y: bottom + 19, "text-anchor": "middle" }, short(tick));
   }
+  make(svg, "text", { class: "dl-small", x: ROW.left - 12, y: bottom + 19, "text-anchor": "end" }, "in forwards");
   make(svg, "line", { class: "dl-axis", x1: ROW.left, y1: bottom, x2: ROW.left + wide, y2: bottom });
   svg.setAttribute("viewBox", `0 0 ${across} ${bottom + ROW.foot}`);
 }

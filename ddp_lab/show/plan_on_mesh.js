@@ -3,7 +3,7 @@
 const MESH = { side: 104, gap: 10, top: 34, left: 20, hosts: 2, devices: 4, bars: 520, wide: 300, tall: 290 };
 const MODEL_NAMES = [["wide", "many parameters, small outputs"], ["long", "few parameters, large outputs"]];
 const TERM_NAMES = { compute: "compute", tensor_parallel: "shared layers", transfers: "between stages", data_parallel: "gradients" };
-const LEGEND = Object.values(TERM_NAMES).map((name, hue) => [HUES[hue], name]);
+const LEGEND = Object.values(TERM_NAMES).map((name, hue) => [HUES[hue], `time: ${name}`]);
 
 // A DGX-1 with V100s: who is joined by how many NVLinks, six a GPU, 25 GB/s each way (NVIDIA, DGX-1
 // system architecture). The rest goes over PCIe.
@@ -114,7 +114,7 @@ function render({ model, el }) {
     return follow(model, name, (value) => { one.set(values.indexOf(value)); show(); });
   };
   const lets = [
-    over("gbytes", "Link between hosts", speeds, (v) => `${v} GB/s`),
+    over("gbytes", "Link between hosts", speeds, bandwidth),
     over("microbatches", "Micro-batches", counts, (v) => String(v)),
     follow(model, "model_name", (name) => { select.value = name; show(); }),
   ];

@@ -49,6 +49,7 @@ function ground(svg, flops) {
     make(svg, "text", { class: "dl-small", x: x(log2), y: PLANE.top + tall + 18, "text-anchor": "middle" }, words);
   }
   make(svg, "text", { class: "dl-small", x: width - PLANE.right, y: height - 6, "text-anchor": "end" }, "operations a byte");
+  make(svg, "text", { class: "dl-small", x: PLANE.left + 8, y: 14 }, "operations a second, at most");
   for (const factor of [1, 1 / 16, 1 / 256]) {
     make(svg, "path", { class: "dl-grid", d: `M${PLANE.left} ${y(flops * factor)}H${width - PLANE.right}` });
     make(svg, "text", { class: "dl-small", x: PLANE.left - 6, y: y(flops * factor) + 4, "text-anchor": "end" }, `${perSecond(flops * factor)}/s`);
@@ -69,6 +70,15 @@ function draw(svg, [flops, bandwidth], log2, tasks) {
   const [a, b] = at(log2);
   make(svg, "path", { class: "dl-mark", d: `M${a} ${b}V${foot}` });
   make(svg, "circle", { class: "dl-b", cx: a, cy: b, r: 9 });
+  if (wide > 420) {
+    for (const [name, intensity] of Object.entries(tasks)) {
+      const [end, top] = at(Math.log2(intensity));
+      const last = end > PLANE.left + 0.8 * wide; // its name stands left of it, lower than the others'
+      const halo = "paint-order: stroke; stroke: var(--dl-paper); stroke-width: 4px";
+      const place = last ? { x: end - 6, y: top + 44, "text-anchor": "end" } : { x: end + 12, y: top + 22 };
+      make(svg, "text", { class: "dl-small", ...place, style: halo }, name);
+    }
+  }
   return { x, wide };
 }
 

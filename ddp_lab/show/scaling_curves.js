@@ -1,7 +1,7 @@
 // Efficiency by number of devices, recomputed while the sliders move, beside what was published.
 // `efficiency` is ddp_lab.simulate.training for data parallelism: a test holds the two together.
 
-const PLOT = { left: 64, right: 24, top: 16, below: 46, height: 346 };
+const PLOT = { left: 64, right: 24, top: 26, below: 46, height: 346 };
 const LEGEND = [
   ["line dl-a", "all that can overlap does"], ["line dl-c dl-dashed", "nothing overlaps"], ["dot dl-b", "published"],
 ];
@@ -117,6 +117,7 @@ function drawCurves(svg, given, devices, curves) {
     make(svg, "text", { class: "dl-small", x: x(p), y: foot + 18, "text-anchor": "middle" }, String(p));
   }
   make(svg, "path", { class: "dl-axis", d: path([[PLOT.left, PLOT.top], [PLOT.left, foot], [right, foot]]) });
+  make(svg, "text", { class: "dl-small", x: PLOT.left, y: 12 }, "efficiency");
   make(svg, "text", { class: "dl-small", x: right, y: foot + 36, "text-anchor": "end" }, "devices");
   make(svg, "line", { class: "dl-mark", x1: x(devices), y1: PLOT.top, x2: x(devices), y2: foot });
   for (const { name, shares, hue, dash } of curves) {

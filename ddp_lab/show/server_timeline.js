@@ -121,6 +121,7 @@ function draw(svg, run, count) {
     make(svg, "line", { class: "dl-axis", x1: at(tick), y1: bottom, x2: at(tick), y2: bottom + 5 });
     make(svg, "text", { class: "dl-small", x: at(tick), y: bottom + 19, "text-anchor": "middle" }, short(tick));
   }
+  make(svg, "text", { class: "dl-small", x: ROW.left - 12, y: bottom + 19, "text-anchor": "end" }, "time in steps");
   make(svg, "line", { class: "dl-axis", x1: ROW.left, y1: bottom, x2: ROW.left + wide, y2: bottom });
   svg.setAttribute("viewBox", `0 0 ${across} ${bottom + 28}`);
 }
@@ -129,8 +130,8 @@ function numbers(list, run, count) {
   list.replaceChildren();
   const gradients = run.applied.reduce((sum, update) => sum + update.gradients, 0);
   const rows = [
-    ["Time", short(run.makespan)], ["Updates", String(run.applied.length)], ["Gradients applied", String(gradients)],
-    ["Dropped", String(run.dropped)], ["Gradients in a unit of time", short(gradients / run.makespan)],
+    ["Time", `${short(run.makespan)} steps`], ["Updates", String(run.applied.length)], ["Gradients applied", String(gradients)],
+    ["Dropped", String(run.dropped)], ["Gradients in a step's time", short(gradients / run.makespan)],
     ["Waited", `${Math.round((100 * run.waited) / (count * run.makespan))} %`], ["Furthest ahead at a pull", `${run.max_staleness} step${run.max_staleness === 1 ? "" : "s"}`],
   ];
   for (const [name, value] of rows) {
@@ -163,7 +164,7 @@ function render({ model, el }) {
     sliders.backups.input.disabled = given.consistency !== "sync";
     draw(parts.svg, run, given.times.length);
     numbers(list, run, given.times.length);
-    const text = `${KINDS.find(([key]) => key === given.consistency)[1]}: ${run.applied.length} updates in ${short(run.makespan)}, `
+    const text = `${KINDS.find(([key]) => key === given.consistency)[1]}: ${run.applied.length} updates in the time of ${short(run.makespan)} steps, `
       + `${run.dropped} gradient${run.dropped === 1 ? "" : "s"} dropped.`;
     parts.status.textContent = text;
     parts.svg.setAttribute("aria-label", `${get("title")}. ${text}`);

@@ -50,21 +50,28 @@ class Plan(list[Stage]):
 
     def why(self) -> str:
         """Return in words what the plan costs, what comes next to it, and which term decided."""
-        cost = f"{self.cost:.4g} s a step: {_shape(self)}."
+        cost = f"{_in_ms(self.cost)} a step: {_shape(self)}."
         other = self.runner_up
         if other is None:
             return f"{cost} There is no other plan."
         more = {term: other.breakdown[term] - self.breakdown[term] for term in TERMS}
         term = max(more, key=more.__getitem__)
         return (
-            f"{cost} Next: {other.cost:.4g} s, {_shape(other)}; what decides is "
-            f"{term.replace('_', ' ')}: {other.breakdown[term]:.4g} s there, "
-            f"{self.breakdown[term]:.4g} s here."
+            f"{cost} Next: {_in_ms(other.cost)}, {_shape(other)}; what decides is "
+            f"{term.replace('_', ' ')}: {_in_ms(other.breakdown[term])} there, "
+            f"{_in_ms(self.breakdown[term])} here."
         )
 
 
+def _in_ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.4g} ms"
+
+
 def _shape(plan: Sequence[Stage]) -> str:
-    words = [f"{last - first} on {h}x{d} (dp {dp}, tp {tp})" for first, last, h, d, dp, tp in plan]
+    words = [
+        f"{last - first} on {hosts}x{devices} (replicas {dp}, shares {tp})"
+        for first, last, hosts, devices, dp, tp in plan
+    ]
     return "layers " + ", ".join(words)
 
 

@@ -118,6 +118,8 @@ def closed_form(x, y):
 w_best = closed_form(x, y)
 print("weights", w_best, "   2/7 =", 2 / 7)
 print("error at a right angle to the columns:", x.T @ (x @ w_best - y))
+through_0 = mse(x[:, 1:], y, closed_form(x[:, 1:], y))
+print(f"mean squared error {mse(x, y, w_best):.3f}; without the column of ones {through_0:.3f}")
 
 # %% tags="check"
 q.check("closed_form")
@@ -245,9 +247,10 @@ def largest_lr(x):
 
 # %%
 path = descend(lambda w: mse_gradient(x, y, w), np.zeros(2), lr=0.1, steps=100)
-print("gradient at the start", mse_gradient(x, y, np.zeros(2)))
-print("after 10 steps", path[10], "after 100", path[100], "the formula", closed_form(x, y))
-print("largest learning rate", largest_lr(x))
+print("gradient at the start", mse_gradient(x, y, np.zeros(2)).round(3))
+for name, w in {"10 steps": path[10], "100 steps": path[100], "the formula": w_best}.items():
+    print(f"{name:12}", w.round(4))
+print(f"largest learning rate {largest_lr(x):.4f}")
 
 # %% tags="check"
 q.check("mse_gradient")
@@ -729,6 +732,16 @@ right_accuracy = accuracy(forward(net, test_images)[1])
 print(f"right on {right_accuracy:.1%} of {len(test_labels)} pictures never seen")
 seen, unseen = loss_of(net, images, labels), loss_of(net, test_images, test_labels)
 print(f"empirical risk {seen:.4f}; loss on pictures never seen {unseen:.4f}")
+
+# %% [markdown]
+# Does it matter that the pictures are shuffled? The same number of steps with the pictures sorted by their digit: a minibatch then has one or two digits.
+
+# %%
+unshuffled, by_digit = initial([64, 32, 10]), np.argsort(labels, kind="stable")
+for start in range(0, 20 * len(labels), 64):
+    rows = np.take(by_digit, range(start, start + 64), mode="wrap")
+    sgd_step(unshuffled, gradients_of(unshuffled, images[rows], labels[rows])[1], lr=0.3)
+print(f"sorted, never shuffled: right on {accuracy(forward(unshuffled, test_images)[1]):.1%}")
 
 # %% [markdown]
 # Now three **wrong** gradients, made from your right one:

@@ -858,7 +858,15 @@ figures.plot_frameworks(at_64)
 
 # %% [markdown]
 # So speed did not decide. TensorFlow 1 had three convolutions with different arguments (`tf.nn.conv2d`, `tf.layers.conv2d`, `tf.keras.layers.Conv2D`), PyTorch one; and both find gradients in the same way, yours of lab 02. On such a library stand the **toolkits** of a domain (torchvision for pictures, Hugging Face's Transformers for text): models, data and weights, without tensors or gradients of their own.
-#
+
+# %%
+mine = ((mt.ones(3, 2) @ mt.ones(2, 2, requires_grad=True)).relu() ** 2).sum()
+theirs = ((torch.ones(3, 2) @ torch.ones(2, 2, requires_grad=True)).relu() ** 2).sum().grad_fn
+while theirs is not None:  # from the loss back, as the reverse sweep goes
+    print(f"PyTorch: {theirs.name():14} minitorch: {mine.op.name}")
+    mine, theirs = mine.inputs[0], theirs.next_functions[0][0]
+
+# %% [markdown]
 # **Reflect.** Each way has a fixed time for a step and a time for each picture. What is done in the fixed time, and which part of it does a core in C++ make cheap? For which models would you therefore *not* take an imperative library? And which layer of `CNN` knows the place?
 #
 # *What the real system does.* PyTorch does not cut windows: on the CPU it gives convolutions to [oneDNN](https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/mkldnn/Conv.cpp), on NVIDIA cards to cuDNN.

@@ -216,8 +216,8 @@ except ValueError as error:
 y = x @ w + b
 graph = [y, mt.exp(y), million @ million.T]
 everything = sum(4 * int(np.prod([n or 3 for n in v.shape])) for v in graph)
-print("to compute everything:", everything, "B")
-print("to fetch y           :", 4 * 3 * 2, "B")
+print(f"to compute everything: {everything:,} bytes")
+print(f"to fetch y           : {4 * 3 * 2} bytes")
 
 # %% [markdown]
 # **The idea.** A run names its **fetches**, the nodes whose values it wants, and its **feeds**, nodes whose values it gives. Walk backwards from the fetches, and stop at every fed node, whatever kind it is: nothing behind it is needed. The nodes that you meet run, in topological order, and no others:
@@ -704,7 +704,7 @@ for _ in range(200):
     arm = int(rng.random() < session.run(share)[1])
     paid = rng.random() < (0.3, 0.8)[arm]  # the other system
     session.run(learn, {chosen: np.eye(2)[arm], reward: paid})
-print("reinforcement: the arm that pays more often is pulled with", session.run(share)[1])
+print(f"reinforcement: the better arm is pulled in {session.run(share)[1]:.0%} of all turns")
 
 # %% [markdown]
 # **Reflect.** The accuracy was computed by fetching `logits` without feeding `labels`. Which feature of section 2 made that possible? And what has to be in a checkpoint of this training besides `w1` to `b2`?

@@ -307,6 +307,15 @@ for name, ms in found.items():
 compare("three loops over packed", predicted_speedup, naive_ms / found["packed"])
 
 # %% [markdown]
+# A schedule is made for one machine. Here is the last one again with the vectors of other machines: 4 numbers (SSE, ARM's NEON), 8 (AVX), 16 (AVX-512), as far as yours goes.
+
+# %%
+others = {n: kernel(point | {"lanes": n}) for n in (4, 8, 16) if n <= lanes}
+times = dict(zip(others, milliseconds(*others.values(), repeats=9)))
+for n, ms in times.items():
+    print(f"made for vectors of {n:2}: {ms:5.2f} ms, {ms / times[max(times)]:.1f} times as long")
+
+# %% [markdown]
 # **Reflect.** Which steps of the ladder gain, and which do not at this size? Packing costs a copy of both matrices. Compare its bytes with those of `traffic`: when does it not pay? (Think of a matrix times three columns.)
 #
 # *The real system.* [BLIS](https://github.com/flame/blis) is these loops, with a block for each processor written by hand. TVM writes the same as `split`, `reorder`, `vectorize`, `unroll` and `cache_read`. On a GPU the knobs keep their sense: a tile of C goes to a block of threads, the register block to one thread, and packing copies a tile of A and B into memory that the block shares; `code.matmul(..., device="cuda")` compiles that.
@@ -319,7 +328,7 @@ compare("three loops over packed", predicted_speedup, naive_ms / found["packed"]
 # %%
 BIG = code.recorded(("matmul", 512, 512, 512))
 POINTS = BIG.space.points()
-print(BIG, "for example", POINTS[1234])
+print(f"{len(POINTS):,} schedules, for example {POINTS[1234]}")
 for share in (1.1, 1.5, 3, 10):
     print(f"within {share:4} of the best: {(BIG.seconds < share * BIG.seconds.min()).mean():7.2%}")
 

@@ -661,7 +661,9 @@ plt.show()
 
 # %%
 print(f"in each step of a long array the link is idle for {gamma / (beta + gamma):.0%} of the time")
-print(f"adding one chunk of 1 MiB takes as long as {BIG * gamma / alpha:.0f} messages' latencies")
+print(
+    f"adding one chunk of 1 MiB takes as long as the latency of {BIG * gamma / alpha:.1f} messages"
+)
 
 # %% [markdown]
 # On a slow link that is little; on a link as fast as memory ($\beta = \gamma$) it is half of the time.
@@ -743,7 +745,7 @@ there = [simulate.program(way, n_bytes, 4, *fast) for way in ways.values()]
 ratios, on_links = np.ravel(here[1:]) / here[0], np.array(there[1:]) / there[0]
 model = [pipelined_time(4, n_bytes, m, *fast) for m in counts]
 for m, expected, ratio, measured in zip(counts, np.array(model) / model[0], on_links, ratios):
-    compare(f"{m} pieces / plain, virtual", expected, simulated=ratio)
+    compare(f"pieces {m} / plain, virtual", expected, simulated=ratio)
     print(f"    on this machine's {CLOCK_RANKS} ranks {measured:.3f}")
 
 # %%

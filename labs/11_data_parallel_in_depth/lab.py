@@ -467,7 +467,7 @@ for coins, mark in ((1, "C0o"), (2, "C1s"), (4, "C2^")):
     curves[label] = sizes_k, drawn, mark
     curves[f"$p^{{{coins}k}}$"] = sizes_k, p ** (coins * sizes_k), mark[:2] + "-"
     compare(f"{label}, 3 layers a bucket", p ** (coins * 3), simulated=drawn[2])
-axes = {"x": "layers a bucket", "y": "communication saved", "log": "y", "low": 1e-4}
+axes = {"x": "layers a bucket", "y": "communication saved", "log": "y", "low": 1e-7}
 draw_curves(curves, **axes, title="Half of the layers dropped", marks={"computation saved": p})
 
 # %% [markdown]
@@ -769,9 +769,9 @@ on_link = [launch(averaging, 2, hosts=2, link=Link(0.0, 1 / speed))[0] for speed
 
 # %%
 bandwidths, curves = np.geomspace(1e5, 1e10, 100), {}
-for kind, color in zip(COSTLY, ("C0", "C1", "C2", "C3")):
-    curves[kind] = bandwidths, work[kind] + sent[kind] / bandwidths, color + "-"
-    curves[f"{kind}, measured"] = LINKS, [seconds[kind] for seconds in on_link], color + "o"
+for kind, style in zip(COSTLY, ("C0o-", "C1s--", "C2^-.", "C3D:")):
+    curves[kind] = bandwidths, work[kind] + sent[kind] / bandwidths, style[:2] + style[3:]
+    curves[f"{kind}, measured"] = LINKS, [seconds[kind] for seconds in on_link], style[:3]
 axes = {"x": "bandwidth, bytes a second", "y": "seconds of averaging in a step", "log": "xy"}
 draw_curves(curves, **axes, title="Lines: work + bytes / bandwidth; points: on the link")
 

@@ -174,12 +174,16 @@ def train_shared(comm, servers, steps=10, **options):
 
 
 # %%
+def name_of(servers):
+    return "1 server" if servers == 1 else f"{servers} servers"
+
+
 compare("yours: bytes of a step", server_bytes(3, 1, START.nbytes), run.traffic[0].bytes_sent / 20)
 for servers in (1, 2):
     _, report = launch(train_shared, servers + 3, servers)[0]
     steps = 10 + 1  # the final parameters go out once more, to the other servers too
     compare(
-        f"{servers} server(s): bytes of a step",
+        f"{name_of(servers)}: bytes of a step",
         server_bytes(3, servers, START.nbytes),
         report.bytes_sent / steps,
     )
@@ -429,8 +433,8 @@ compare("the delay that doubles the loss", harmful_delay, float(doubled))
 
 # %%
 fig, ax = plt.subplots()
-for lr, losses in damage.items():
-    ax.plot(DELAYS, losses, "o-", label=f"steps of {lr}")
+for mark, (lr, losses) in zip("os^", damage.items()):
+    ax.plot(DELAYS, losses, f"{mark}-", label=f"steps of {lr}")
 ax.axhline(np.log(10), color="k", linewidth=1, linestyle=":", label="before training")
 ax.set(
     xlabel="age of each gradient (updates)", ylabel="loss after 320 updates (nats)", yscale="log"
@@ -643,7 +647,7 @@ compare("a ring of 8: ms", 1e3 * all_reduce_time("ring", SIZE, N, ALPHA, BETA), 
 alone = {servers: on_links(servers).min() for servers in (1, 2, 4, 8)}
 for servers, seconds in alone.items():
     predicted = server_time(SIZE, N, servers, ALPHA, BETA)
-    compare(f"{servers} server(s), 8 workers: ms", 1e3 * predicted, 1e3 * seconds)
+    compare(f"{name_of(servers)}, 8 workers: ms", 1e3 * predicted, 1e3 * seconds)
 
 # %% [markdown]
 # The more a worker computes, the less all this matters. **Predict** with your `server_time`: how many times as fast are eight servers as one, if a worker computes for 40 ms a step, and if for 1,000 ms?
@@ -683,12 +687,12 @@ q.check("crossover")
 fractions = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0])
 fig, ax = plt.subplots()
 ax.axhline(ring_s * 1e3, color="k", label="a ring: all rows")
-for color, servers in zip(("C0", "C1", "C2"), (1, 2, 4)):
+for style, servers in zip(("C0o-", "C1s-", "C2^-"), (1, 2, 4)):
     seconds = np.min([on_links(servers, fractions * SIZE) for _ in range(2)], axis=0)
-    ax.plot(fractions, seconds * 1e3, f"{color}o-", label=f"{servers} servers")
-    ax.axvline(crossover(N, servers), color=color, linestyle=":")
+    ax.plot(fractions, seconds * 1e3, style, label=name_of(servers))
+    ax.axvline(crossover(N, servers), color=style[:2], linestyle=":")
     met = np.interp(ring_s, seconds, fractions)
-    compare(f"{servers} server(s) meet the ring at", crossover(N, servers), met)
+    compare(f"{name_of(servers)}: meeting the ring at", crossover(N, servers), met)
 axes = {"xscale": "log", "yscale": "log", "ylabel": "a step, measured (ms)"}
 ax.set(xlabel="fraction of the rows pushed and pulled", **axes)
 ax.set_title("8 workers on links of 1 MB/s; dotted: your crossover")

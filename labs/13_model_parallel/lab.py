@@ -278,12 +278,12 @@ for m, seen in zip(counts, idle):
 # Then why not a thousand micro-batches? Because every action costs something besides: kernels to start, an activation to copy. `simulate.pipeline` takes such an `overhead`. The batch stays the same, so a forward takes $8/M$ ms.
 
 # %%
-for overhead in (0.0, 0.2e-3, 0.5e-3):
+for mark, overhead in zip("os^", (0.0, 0.2e-3, 0.5e-3)):
     took = [
         simulate.pipeline("gpipe", K, m, 8e-3 / m, 16e-3 / m, overhead).makespan for m in counts
     ]
     best = counts[int(np.argmin(took))]
-    plt.semilogx(counts, 1e3 * np.array(took), "o-", base=2, label=f"{1e3 * overhead:g} ms")
+    plt.semilogx(counts, 1e3 * np.array(took), f"{mark}-", base=2, label=f"{1e3 * overhead:g} ms")
     print(f"overhead {1e3 * overhead:g} ms an action: best with M = {best}")
 plt.legend(title="overhead")
 plt.gca().set(xlabel="micro-batches", ylabel="step, ms", title="Small micro-batches cost, too")

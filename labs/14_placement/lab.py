@@ -192,7 +192,8 @@ def graph_of(fetch):
 
 with tf.Graph().as_default():
     REAL = graph_of(real_towers({}))
-print("for example left1_relu: seconds, bytes, inputs", REAL["left1_relu"])
+took_s, n_bytes, inputs = REAL["left1_relu"]
+print(f"left1_relu: {took_s * 1e6:.0f} µs, {n_bytes:,} bytes, from {', '.join(inputs)}")
 
 
 # %%
@@ -513,7 +514,7 @@ for m in (1, 2, 4, 64):
     stages = best_stages(table, 24, m)
     slowest = max(table[stage] for stage in stages)
     print(
-        f"M = {m:>2}: {len(stages):>2} stage(s), the slowest {slowest:.2f} s, the first {stages[0]}"
+        f"M = {m:>2}: stages {len(stages):>2}, the slowest {slowest:.2f} s, the first {stages[0]}"
     )
 print(f"cuts of 24 layers: {2**23:,}; entries of the table: {len(table)}")
 

@@ -324,9 +324,9 @@ swept = {
 
 # %%
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.5))
-for name, found in swept.items():
-    axes[0].plot(delays, [np.mean(run.batches) for run in found], "o-", label=name)
-    axes[1].plot(delays, [np.median(run.latency_ms) for run in found], "o-", label=name)
+for mark, (name, found) in zip("os", swept.items()):
+    axes[0].plot(delays, [np.mean(run.batches) for run in found], f"{mark}-", label=name)
+    axes[1].plot(delays, [np.median(run.latency_ms) for run in found], f"{mark}-", label=name)
     busy = [sum(run.ended_ms - run.began_ms for run in each.runs) for each in found]
     print(f"{name}: busy for {busy[0]:,.0f} ms without delay, {busy[-1]:,.0f} ms with 8 ms")
 axes[0].set(xlabel="delay, ms", ylabel="queries a batch")
@@ -609,7 +609,7 @@ fig, ax = plt.subplots()
 for eta in (0.01, 0.05, 0.5):
     losses, path = day(eta, 0.05)
     print(f"eta {eta}: {losses.mean():.3f} wrong")
-    ax.plot(path, label=f"eta {eta}")
+    ax.plot(path, label=f"eta {eta}", zorder=3 - 2 * eta, linewidth=2 - 3 * eta)
 ax.axvspan(1000, 2000, color="C4", alpha=0.15, label="B is broken")
 ax.set(xlabel="query", ylabel="weight of B", title="Exp3 through a failure")
 ax.legend(fontsize="small")

@@ -114,7 +114,7 @@ q.check("fit_line")
 
 # %%
 a_s, _ = fit_line({1: [1e-3, 9e-3, 2e-3], 3: [3e-3, 3e-3, 8e-3]})
-print(f"predicted a: {predicted_a_ms} ms, fitted: {abs(a_s) * 1e3:.3f} ms")
+compare("a of the two points, ms", predicted_a_ms, computed=abs(a_s) * 1e3)
 A, B = fit_line({n: timed[n] for n in SIZES})
 print(f"here: {A * 1e6:.0f} µs a call, {1e-9 / B:.2g} GB/s")
 compare("GB/s, by lab 00's memory", kept_rate("memory bytes", measured_rate) / 1e9, 1e-9 / B)
@@ -312,7 +312,8 @@ for (name, layers, images_per_s, measured), mark in zip(published.HOROVOD, "osD"
     hosts = replace(clusters.with_pace(clusters.P100S_ROCE, layers, images_per_s), hosts=256)
     at = {p: published.step(layers, hosts, p, 64).efficiency for p in RANKS}
     (drawn,) = ax.plot(RANKS, at.values(), label=f"{name}, predicted")
-    ax.plot(512, measured / 100, mark, color=drawn.get_color(), label=f"{name}, published")
+    size = 12 if mark == "o" else 6  # two have the same efficiency
+    ax.plot(512, measured / 100, mark, ms=size, color=drawn.get_color(), label=f"{name}, published")
     print(f"{name:13}", *(f"{p} GPUs {at[p]:.0%} " for p in (8, 256, 1024)))
 ax.set(xscale="log", xlabel="GPUs", ylabel="efficiency", ylim=(0, 1.05), title="25 Gb/s, overlap")
 ax.legend(ncols=2, fontsize="small", loc="lower left")

@@ -640,7 +640,8 @@ with ThreadPoolExecutor(6) as slots:  # two slots are busy at first
 compare("apart: seconds", apart_s, apart)
 compare("together: seconds", together_s, computed=together + 0.1)
 print(f"slot-seconds that wait for the gang: {sum(together - f for f in FREE):.1f}")
-print("eight tasks in six slots, together:", start_together(FREE, 8))
+at = start_together(FREE, 8)
+print("eight tasks in six slots, together:", "never" if np.isinf(at) else f"after {at:.1f} s")
 
 # %% [markdown]
 # **Measure** on the real Spark, where it and a Java are installed: the same step with your `slices`, its lineage, and a stage of eight tasks in barrier mode on six slots.

@@ -1045,6 +1045,25 @@ runs = {
 draw_batches(runs)
 
 # %% [markdown]
+# A reply may also be a search. **Beam search** follows the best few texts at once; which of them go on is known after each step. Here is one over a table of twelve words.
+
+
+# %%
+def beam_search(logs, width, steps=10):
+    """Return the best text's log p, and how often a text's cache moved to another slot."""
+    words, scores, moved = np.zeros(1, int), np.zeros(1), 0
+    for _ in range(steps):
+        longer = scores[:, np.newaxis] + logs[words]  # each text with each word behind it
+        texts, words = np.unravel_index(np.argsort(-longer, axis=None)[:width], longer.shape)
+        scores, moved = longer[texts, words], moved + sum(texts != np.arange(len(texts)))
+    return scores[0], moved
+
+
+for width in (1, 2, 4, 8):
+    best, moved = beam_search(np.log(np.random.default_rng(0).dirichlet([0.3] * 12, 12)), width)
+    print(f"{width} texts at once: the best has log p {best:6.2f}; {moved:2} times a cache moved")
+
+# %% [markdown]
 # **Reflect.** Whose reply comes later with continuous batches than with static ones, and by how much at most? In the simulation the server starts prompts in iterations of their own: where do you see them?
 #
 # *The real system.* vLLM keeps the cache in blocks that are given out one by one, as an operating system gives out pages, so that a slot does not reserve the longest reply (Kwon et al. 2023).

@@ -51,7 +51,9 @@ def plot_ways(each_ms: Mapping[str, float], predicted: Any, at: int) -> None:
     costs = list(each_ms.values())
     ax.barh(list(each_ms), costs)
     for place, cost in enumerate(costs):
-        ax.text(cost, place, f"   {costs[0] / cost:.1f} x", va="center")
+        is_predicted = place == at and predicted is not ...
+        end = max(cost, predicted * costs[0]) if is_predicted else cost  # right of bar and mark
+        ax.text(end, place, f"   {costs[0] / cost:.1f} x", va="center")
     if predicted is not ...:
         ax.plot(predicted * costs[0], at, "D", color="C1", label="your prediction")
         ax.legend(loc="lower right")

@@ -2,11 +2,13 @@
 
 import cProfile
 import pstats
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from matplotlib import pyplot as plt
+from matplotlib.ticker import MaxNLocator
 
 MOST = 14  # bars
 
@@ -23,11 +25,21 @@ def own_times(run: Callable[[], object], calls: int = 3) -> dict[str, tuple[floa
     whole = sum(entry[2] for entry in stats.values())
     times = dict[str, tuple[float, int]]()
     for (file, _, name), (_, count, own, *_) in sorted(stats.items(), key=lambda item: -item[1][2]):
-        place = "" if file == "~" else f"{Path(file).stem}: "
-        label = f"{place}{name.strip('<>').removeprefix('built-in method ')}"
+        label = name_for_people(file, name)
         share, before = times.get(label, (0.0, 0))
         times[label] = share + own / whole, before + count // calls
     return times
+
+
+def name_for_people(file: str, name: str) -> str:
+    """Return a profiled function's name for people: `ufunc.reduce`, `allocator: empty`."""
+    if method := re.match(r"<method '(\w+)' of '([\w.]+)' objects>", name):
+        return f"{method[2]}.{method[1]}"
+    short = re.sub(r" of type object at .*", "", name.strip("<>").removeprefix("built-in method "))
+    if file == "~":
+        return short
+    is_a_cell = file.startswith("<") or Path(file).stem.isdecimal()
+    return f"{'a cell' if is_a_cell else Path(file).stem}: {short}"
 
 
 def draw_profile(found: Mapping[str, tuple[float, int]]) -> None:
@@ -55,6 +67,7 @@ def draw_batches(runs: Mapping[str, Any]) -> None:
             color = f"C{request % 10}"
             ax.barh(slot, max(at) - min(at) + 1, 0.85, min(at), color=color, edgecolor="white")
         ax.set(title=f"{name}: {len(run.iterations)} iterations", ylabel="slot")
+        ax.yaxis.set_major_locator(MaxNLocator(integer=True))
         ax.invert_yaxis()
     axes[-1].set_xlabel("iteration")
     plt.show()

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from minitorch.errors import ArgumentError
 from minitorch.serve.generation import GenerationSimulation, Iteration
+from minitorch.show.numbers import listing
 from minitorch.show.scene import Canvas, Scene, Step, since
 from minitorch.show.time_axis import LEFT, TOP, WIDTH, draw_lane, draw_time_axis
 
@@ -114,12 +115,15 @@ def _step(
         for request, (came, *_) in enumerate(requests)
     )
     ends = [request for request in inside if last[request] == k]
-    rows = [f"{waiting} wait for a slot"]
+    rows = [f"waiting for a slot: {waiting}"]
     if ends:
-        rows.append(f"{', '.join(map(str, ends))} end")
-    who = f"request{'s' * (len(inside) > 1)} {', '.join(map(str, inside))}"
+        rows.append(f"at its end: {_name(ends)}")
     tokens = "the prompt and first token" if iteration.starts else "one token more"
-    return Step(f"Iteration {k + 1}: {tokens} of {who}.", tuple(rows))
+    return Step(f"Iteration {k + 1}: {tokens} of {_name(inside)}.", tuple(rows))
+
+
+def _name(requests: Sequence[int]) -> str:
+    return f"request{'s' * (len(requests) > 1)} {listing([*map(str, requests)])}"
 
 
 def _summary(requests: Sequence[tuple[float, int, int]], run: GenerationSimulation) -> str:

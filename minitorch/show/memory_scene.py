@@ -116,7 +116,7 @@ class _View:
         h = max(self.y(buffer.offset) - y, 1.0)
         faded, alive = f"bar {kind}faded", f"bar {kind}".strip()
         when = phases([(0, faded), (first + 1, alive), (last + 2, faded)])
-        tip = f"{name}: {in_bytes(buffer.n_bytes)} at {buffer.offset}"
+        tip = f"{name}: {in_bytes(buffer.n_bytes)} at byte {buffer.offset:,}"
         canvas.rect(x + 1, y + 0.5, max(w - 2, 2), max(h - 1, 1), when, rx=2, tip=tip)
         label = name.removeprefix("gradients/")
         if h >= 13 and w >= len(label) * 6.6 + 8:
@@ -128,11 +128,11 @@ class _View:
         top = self.y(self.plan.peak_bytes)
         canvas.line(LEFT, top, LEFT + WIDTH + 8, top, "rule bad")
         canvas.text(LEFT + WIDTH + 12, top + 4, "planned peak", "bad bold")
-        canvas.text(LEFT + WIDTH + 12, top + 20, in_bytes(self.plan.peak_bytes), "bad")
+        canvas.text(LEFT + WIDTH + 12, top + 24, in_bytes(self.plan.peak_bytes), "bad")
         total = self.plan.total_bytes
         saved = 1 - self.plan.peak_bytes / max(total, 1)
         for row, line in enumerate(["without a plan", in_bytes(total), f"saved {saved:.0%}"]):
-            y = top + 52 + 16 * row
+            y = top + 56 + 20 * row
             canvas.text(LEFT + WIDTH + 12, y, line, "muted" if row < 2 else "good")
 
     def curve(self, canvas: Canvas) -> None:
@@ -183,14 +183,14 @@ class _Teller:
             f"{in_bytes(self.plan.peak_bytes)}."
         )
         freed = self.freed.get(time)
-        born = [f"{node.name}: {in_bytes(own.n_bytes)} at byte {own.offset}"] if own else []
+        born = [f"{node.name}: {in_bytes(own.n_bytes)} at byte {own.offset:,}"] if own else []
         freeing = [f"after it nobody needs {listing(freed)}"] if freed else []
         return Step(text, (*born, *freeing))
 
     def _describe_memory(self, node: Node) -> str:
         own, home = self.own.get(node), self.plan.home.get(node, node)
         if own is not None:
-            return f"gets {in_bytes(own.n_bytes)} at byte {own.offset}"
+            return f"gets {in_bytes(own.n_bytes)} at byte {own.offset:,}"
         if node in self.in_place:
             return f"takes over the memory of {home.name}"
         if home is not node:

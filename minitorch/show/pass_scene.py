@@ -26,7 +26,7 @@ LEGEND = (
     ("box bad", "will be gone"),
     ("box good", "new"),
 )
-HEAD, STRIP, BAR, PITCH, GAP = 28.0, 152.0, 64.0, 93.0, 40.0
+HEAD, STRIP, BAR, PITCH, GAP = 28.0, 160.0, 64.0, 93.0, 40.0
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ def _strip(canvas: Canvas, stages: Sequence[Stage]) -> None:
         canvas.rect(x + 14, top, PITCH - 40, h, lit("bar faded", {k: "bar"}), rx=2)
         middle, muted = x + PITCH / 2 - 6, "small muted middle"
         canvas.text(middle, top - 5, str(count), "middle bold")
-        canvas.text(middle, HEAD + BAR + 31, in_seconds(stage.predicted_s), muted)
         seen = lit(muted, {k: "small now bold middle"})
         canvas.text(middle, HEAD + BAR + 16, stage.name, seen)
+        canvas.text(middle, HEAD + BAR + 35, in_seconds(stage.predicted_s), muted)
 
 
 def _pair(stages: Sequence[Stage], k: int, room: float) -> tuple[list[Mark], float, float]:

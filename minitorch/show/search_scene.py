@@ -109,10 +109,11 @@ def _legend(
 
 
 def _step(curves: Mapping[str, Sequence[float]], at: int) -> Step:
-    leader = min(curves, key=lambda name: curves[name][at - 1])
-    level = [name for name in curves if curves[name][at - 1] == curves[leader][at - 1]]
-    front = f"{leader} is in front" if len(level) == 1 else f"{listing(level)} are level in front"
-    rows = [f"{name}: {curve[at - 1]:.2f} times the best of all" for name, curve in curves.items()]
+    values = {name: f"{curve[at - 1]:.2f}" for name, curve in curves.items()}
+    least = min(values.values(), key=float)
+    level = [name for name, value in values.items() if value == least]
+    front = f"{level[0]} is in front" if len(level) == 1 else f"{listing(level)} are level in front"
+    rows = [f"{name}: {value} times the best of all" for name, value in values.items()]
     return Step(f"After {plural(at, 'trial')} {front}.", tuple(rows))
 
 

@@ -108,8 +108,8 @@ def _step(
         f"Batch {k + 1}, on container {run.container}: {len(run.queries)} computed in "
         f"{run.ended_ms - run.began_ms:.1f} ms."
     )
-    rows = [f"the first of them had waited {first:.1f} ms", f"{waiting} others are under way"]
-    return Step(text, (*rows, f"{late} are answered too late") if late else tuple(rows))
+    rows = [f"the first of them had waited {first:.1f} ms", f"under way besides: {waiting}"]
+    return Step(text, (*rows, f"answered too late: {late}") if late else tuple(rows))
 
 
 def _summary(arrivals_ms: Sequence[float], simulation: Simulation, slo_ms: float) -> str:

@@ -1,8 +1,11 @@
 """What pictures over time share: lanes for who works, and an axis in ms below them."""
 
+import math
+
 from minitorch.show.scene import Canvas
 
 LEFT, TOP, WIDTH = 92.0, 22.0, 780.0
+LEAST_LINES = 3  # behind the first; at most seven
 
 
 def draw_lane(canvas: Canvas, y: float, height: float, name: str) -> None:
@@ -12,8 +15,10 @@ def draw_lane(canvas: Canvas, y: float, height: float, name: str) -> None:
 
 
 def draw_time_axis(canvas: Canvas, foot: float, span_ms: float) -> None:
-    """Add five lines from the top to `foot`, with the ms from the start of `span_ms`."""
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        x = LEFT + WIDTH * share
+    """Add lines from the top to `foot`, a round number of ms apart: 1, 2 or 5 of a power of ten."""
+    power = 10.0 ** math.floor(math.log10(span_ms / LEAST_LINES))
+    apart = max(width for width in (power, 2 * power, 5 * power) if span_ms / width >= LEAST_LINES)
+    for k in range(int(span_ms / apart) + 1):
+        x = LEFT + WIDTH * k * apart / span_ms
         canvas.line(x, TOP - 4, x, foot, "rule")
-        canvas.text(x, foot + 14, f"{span_ms * share:.0f} ms", "small muted middle")
+        canvas.text(x, foot + 14, f"{k * apart:g} ms", "small muted middle")

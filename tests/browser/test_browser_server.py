@@ -435,6 +435,7 @@ def test_a_schedule_is_looked_at_and_holds(server: Server, visit: Any, audit: An
         page.get_by_role("button", name="Show what would change").click()
         page.get_by_text(f"{OTHER_TITLE}: late_until: –").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.locator("th.title").last.bounding_box()["height"] < 170  # not a word a line
         problems += [*audit(page, "main"), *axe(page)]
     page.get_by_role("button", name="Let it hold").click()
     picker = page.get_by_label(f"{OTHER_TITLE}: late until")

@@ -138,6 +138,23 @@ def test_a_hall_sees_the_ring_and_its_numbers(visit: Callable[..., Any]) -> None
     assert min(b - a for a, b in grids) > 1.5 * max(b - a for a, b in small)
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("memory_plan", ["without a plan", "1.5 MiB", "336 KiB"]),
+        ("graph_passes", ["fold", "algebra", "cse", "matmul_chain", "fuse"]),
+        ("roofline", ["operations a second, at most", "matrix times vector"]),
+        ("parameter_servers", ["time in steps"]),
+    ],
+)
+def test_a_hall_sees_names_numbers_and_units(
+    visit: Callable[..., Any], name: str, words: list[str]
+) -> None:
+    _, widget = opened(visit, DEMOS / name / f"{name}.html", 1280, 720)
+    seen = widget.locator("svg text").all_text_contents()
+    assert {*words} <= {*seen}
+
+
 def test_the_winner_of_the_race_is_its_strongest_line(visit: Callable[..., Any]) -> None:
     page = DEMOS / "search_race" / "search_race.html"
     for scheme in ("light", "dark"):
@@ -268,7 +285,9 @@ def test_a_dragged_load_changes_how_long_the_same_requests_take(visit: Callable[
     knob = widget.get_by_role("slider", name="Value of load")
     knob.press("Home")
     for _ in range(4):
-        assert "9 end" in widget.inner_text()  # the last of ten, at the end of any load
+        assert (
+            "at its end: request 9" in widget.inner_text()
+        )  # the last of ten, at the end of any load
         steps.add(widget.locator("input[type=range]").first.get_attribute("aria-valuetext"))
         knob.press("ArrowRight")
     assert len(steps) > 1

@@ -57,6 +57,7 @@ def test_one_types_and_sees_it_answer_and_is_told_what_cannot_be(visit: Callable
         for character in ("c", "😀"):
             answer(f"ab{character}", 4)
             expect(said).to_contain_text(f'The model has no token for "{character}". Leave it out.')
+            assert reply.inner_text() == ""  # not what was answered before
         answer("ab", 20_000)
         expect(said).to_contain_text("never fit the cache")
         answer("b", 5_000)

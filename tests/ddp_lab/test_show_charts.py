@@ -91,6 +91,16 @@ def test_posters_are_well_formed_and_say_what_they_show(charts: Any) -> None:
         assert "application/vnd.jupyter.widget-view+json" in bundle
 
 
+def test_the_poster_of_collectives_has_units_and_lines_that_differ_without_colour(
+    rows: list[dict[str, Any]],
+) -> None:
+    poster = CollectivesExplorer(rows, ranks=8).poster()
+    assert "time, predicted" in poster
+    assert {"100 µs", "1 ms"} <= set(re.findall(r">([^<]+)</text>", poster))
+    dashes = re.findall(r'stroke-width="2"(?: stroke-dasharray="([^"]+)")?', poster)[::2]
+    assert all(a != b for a, b in pairwise(dashes))
+
+
 def test_a_chart_saves_its_page(charts: Any, tmp_path: Path) -> None:
     path = charts[1].save(tmp_path / "page.html")
     assert path.read_text(encoding="utf-8") == charts[1].page()

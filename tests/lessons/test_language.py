@@ -12,6 +12,7 @@ import lessons.language.data as data
 import lessons.language.modules as course
 import minitorch as mt
 from ddp_lab import launch
+from lessons.language.figures import name_for_people
 from lessons.language.ranks import share_products, stage_step
 from lessons.language.stack import Watch, lines_of, see_stack
 
@@ -200,3 +201,17 @@ def test_the_stack_says_whose_the_layers_are_and_its_page_asks_for_nothing(tmp_p
     page = stack.save(tmp_path / "page.html").read_text("utf-8")
     HTMLParser().feed(page)
     assert "a &lt;layer&gt;" in page and "<title>sorts &amp; more" in page
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "label"),
+    [
+        ("~", "<method 'reduce' of 'numpy.ufunc' objects>", "numpy.ufunc.reduce"),
+        ("~", "<built-in method __new__ of type object at 0x7efc88a5ea00>", "__new__"),
+        ("/tmp/ipykernel_7/271267181.py", "compute", "a cell: compute"),
+        ("<cell 56, line 1>", "gradients", "a cell: gradients"),
+        ("/x/minitorch/arrays/allocator.py", "empty", "allocator: empty"),
+    ],
+)
+def test_a_profile_names_functions_for_people(file: str, name: str, label: str) -> None:
+    assert name_for_people(file, name) == label

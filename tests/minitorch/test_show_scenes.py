@@ -36,6 +36,8 @@ from minitorch.show import (
 )
 from minitorch.show.numbers import brief, in_bytes, in_seconds, listing
 from minitorch.show.record import record
+from minitorch.show.scene import Canvas
+from minitorch.show.time_axis import draw_time_axis
 from tests.pages import contrast
 
 IMPERATIVE = """
@@ -510,6 +512,23 @@ def test_a_race_says_who_is_in_front_and_when_a_search_arrives() -> None:
     assert "learned is within 1.10 of the best after 2 trials" in scene.summary
 
 
+def test_searches_whose_numbers_read_the_same_are_level() -> None:
+    scene = race_searches({"random": [1.041], "genetic": [1.039]})
+    assert scene.steps[1].text == "After 1 trial random and genetic are level in front."
+
+
+@pytest.mark.parametrize(
+    ("span_ms", "last"), [(1246.0, "1200 ms"), (192.0, "150 ms"), (0.9, "0.8 ms"), (3.0, "3 ms")]
+)
+def test_an_axis_of_time_has_round_numbers(span_ms: float, last: str) -> None:
+    canvas = Canvas()
+    draw_time_axis(canvas, 100.0, span_ms)
+    words = [mark.text for mark in canvas.marks if mark.text]
+    assert words[0] == "0 ms"
+    assert words[-1] == last
+    assert 4 <= len(words) <= 8
+
+
 def test_what_is_no_schedule_and_no_race_is_refused() -> None:
     for bad in ({"x": [0.5]}, {}, {"x": [1.0], "y": []}):
         with pytest.raises(ArgumentError, match="race_searches"):
@@ -529,7 +548,10 @@ def test_a_run_of_a_generator_is_gone_through_iteration_by_iteration() -> None:
     assert len(scene.steps) == 1 + len(run.iterations)
     assert scene.steps[1].text == "Iteration 1: the prompt and first token of request 0."
     by_text = {step.text: step.rows for step in scene.steps}
-    assert by_text["Iteration 3: one token more of request 0."] == ("2 wait for a slot", "0 end")
+    assert by_text["Iteration 3: one token more of request 0."] == (
+        "waiting for a slot: 2",
+        "at its end: request 0",
+    )
     assert scene.summary.startswith(f"3 requests in {len(run.iterations)} iterations")
     assert any(mark.text == "50 ms" for mark in scene.marks)
 
