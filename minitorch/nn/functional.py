@@ -57,8 +57,8 @@ from ..ops.products.conv import conv2d as conv2d
 from ..ops.products.conv import conv_transpose2d as conv_transpose2d
 from ..ops.products.linalg import linear as linear
 from ..ops.reducing import statistics
+from ..ops.shaping.borders import pad as pad
 from ..ops.shaping.gathering import one_hot as one_hot
-from ..ops.shaping.matrices import pad as pad
 from ..tensor.modes import no_grad
 from ..tensor.tensor import Tensor
 

@@ -375,8 +375,7 @@ class Module:
 
     def __repr__(self) -> str:
         extra = self.extra_repr()
-        lines = extra.split("\n") if extra else []
-        lines += [f"({name}): {part!r}" for name, part in self._modules.items()]
+        lines = [*extra.splitlines(), *(f"({n}): {part!r}" for n, part in self._modules.items())]
         if not self._modules and len(lines) < 2:
             return f"{self._get_name()}({extra})"
         inside = "\n".join(lines).replace("\n", "\n  ")

@@ -12,7 +12,7 @@ from typing import Any
 from ...errors import GraphError
 from ...ops.networks import pooling
 from ...ops.products import conv
-from ...ops.shaping import matrices, movement
+from ...ops.shaping import borders, movement
 from ..core.naming import locates_errors, rename
 from ..core.node import Node, convert, convert_all
 from ..core.placeholders import once_sized
@@ -84,7 +84,7 @@ def add_border(
         if step > 1:
             total = max((-(-known // step) - 1) * step + width - known, 0)
         widths += [total // 2, total - total // 2]
-    return matrices.pad(x_NCHW, widths, value=value) if any(widths) else x_NCHW
+    return borders.pad(x_NCHW, widths, value=value) if any(widths) else x_NCHW
 
 
 @locates_errors

@@ -13,7 +13,7 @@ from ...arrays.shapes import axes
 from ...errors import GraphError
 from ...exports import own_names
 from ...ops.elementwise.casting import cast_to
-from ...ops.shaping import indexing, joining, matrices, movement
+from ...ops.shaping import borders, indexing, joining, movement
 from ..core.gradients import Identity, StopGradient
 from ..core.naming import locates_errors, once_known, rename, rename_all
 from ..core.node import Node, UnknownShape, build, convert, convert_all
@@ -209,7 +209,7 @@ def pad(
     _one_for_each_axis("pad", "paddings", paddings, convert(tensor))
     flat = [int(n) for pair in reversed(list(paddings)) for n in pair]
     fill = {"value": constant_values} if kind == "constant" else {}
-    return rename(matrices.pad(convert(tensor), flat, mode=kind, **fill), name)
+    return rename(borders.pad(convert(tensor), flat, mode=kind, **fill), name)
 
 
 @once_known

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from minitorch.errors import ArgumentError
+from minitorch.ops.shaping.borders import pad
 from minitorch.ops.shaping.joining import stack
-from minitorch.ops.shaping.matrices import pad
 from minitorch.tensor.tensor import Tensor
 
 

@@ -10,7 +10,7 @@ from ...arrays.library import Index
 from ...errors import ArgumentError, ShapeError
 from ...op import Kind, Methods, Op, Spec
 from ..products.conv import each
-from ..shaping.matrices import pad as padded
+from ..shaping.borders import pad as padded
 
 
 @dataclass(frozen=True)
