@@ -140,7 +140,7 @@ class Watch:
         self._peer = peer
         self._give_up = give_up
         # A wait that may end by itself, or by a peer that waits, closes no circle.
-        self._ends = for_room or give_up is not None or transport.board.has_own_limit()
+        self._ends = for_room or give_up is not None or transport.board.may_go_on()
         self._shown = self._alone = False
         self._peers_wait = 0  # the number of the peer's wait at the last look
         self._peers_chain = b""  # what it had posted of its wait at the last look
