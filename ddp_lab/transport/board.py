@@ -257,15 +257,16 @@ def entries(board: Board) -> list[Entry]:
 
 def report(entries: list[Entry]) -> str:
     """Return who waits for whom, and where, in one sentence."""
-    return _sentence(enumerate(entries))
+    return sentence(enumerate(entries))
 
 
 def report_of(board: Board, ranks: Iterable[int]) -> str:
     """Return the same of some ranks."""
-    return _sentence((rank, board.read(rank)) for rank in ranks)
+    return sentence((rank, board.read(rank)) for rank in ranks)
 
 
-def _sentence(entries: Iterable[tuple[int, Entry]]) -> str:
+def sentence(entries: Iterable[tuple[int, Entry]]) -> str:
+    """Return the same of entries, each with the number of its rank."""
     return "; ".join(f"rank {rank} {_state(e)}" for rank, e in entries if e.heard) + "."
 
 

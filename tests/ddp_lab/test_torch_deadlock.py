@@ -111,6 +111,41 @@ def test_a_circle_is_told_whatever_the_timeout_of_the_group(
     assert "rank 0 has failed (Deadlock: " in second.errors
 
 
+GROUPS = """
+import sys
+from datetime import timedelta
+import torch
+import torch.distributed as dist
+import ddp_lab.torch_backend
+
+store, rank = sys.argv[1], int(sys.argv[2])
+dist.init_process_group(
+    "ddp_lab", init_method=f"file://{store}", rank=rank, world_size=3,
+    timeout=timedelta(seconds=60),
+)
+last, x = dist.new_group([1, 2]), torch.zeros(1)
+for _ in range(3):
+    if rank > 0:
+        dist.all_reduce(x, group=last)
+    dist.barrier()
+if rank == 1:
+    dist.all_reduce(x, group=last)
+if rank == 2:
+    dist.recv(x, 1)
+dist.barrier()
+"""
+
+
+def test_a_circle_over_two_groups_is_told(python: Any, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(GROUPS)
+    ranks = [(tmp_path / "store", rank) for rank in range(3)]
+    _, first, second = python(tmp_path / "train.py", *ranks)
+    assert "Deadlock: " in first.errors
+    assert "rank 1 waits for rank 2 in all_reduce at " in first.errors
+    assert "rank 2 waits for rank 1 in recv at " in first.errors
+    assert "has failed (Deadlock: " in second.errors
+
+
 @pytest.mark.parametrize(
     "case",
     [
