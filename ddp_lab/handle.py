@@ -172,17 +172,35 @@ class Worker:
                 self.submit(lambda: None).wait(timeout_s)
 
 
+class CrewThread(threading.Thread):
+    """One of the threads of a crew."""
+
+    def __init__(self, crew: "Crew") -> None:
+        super().__init__(target=crew.work, name=crew.name, daemon=True)
+        self._crew = crew
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it does nothing unless another thread gives the crew a job."""
+        return not self._crew.has_jobs
+
+
 class Crew:
     """Threads for jobs that may wait for each other: no job waits until a thread is free."""
 
     def __init__(self, name: str) -> None:
         self._jobs: queue.SimpleQueue[Callable[[], Any] | None] = queue.SimpleQueue()
-        self._name = name
+        self.name = name
         self._changed = threading.Condition()
         self._unfinished = 0
         self._idle = 0  # threads that wait for a job and are promised to none
         self._members: set[int] = set()
         _at_work.add(self)
+
+    @property
+    def has_jobs(self) -> bool:
+        """Whether a job waits or runs."""
+        return self._unfinished > 0
 
     @property
     def busy(self) -> bool:
@@ -197,7 +215,7 @@ class Crew:
             self._idle -= is_thread_free
         if not is_thread_free:
             try:
-                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+                CrewThread(self).start()
             except RuntimeError:  # no thread to be had: better here than never
                 attempt(job)
                 self._count_end()
@@ -223,7 +241,8 @@ class Crew:
             self._changed.notify_all()
             return self._idle < KEPT
 
-    def _work(self) -> None:
+    def work(self) -> None:
+        """Run jobs, as one of its threads."""
         self._members.add(threading.get_ident())
         while (job := self._jobs.get()) is not None:
             attempt(job)

@@ -23,7 +23,7 @@ from ddp_lab.collectives.registry import lookup
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.torch_backend import gloo_names
 from ddp_lab.torch_backend.process_group import ProcessGroup
-from ddp_lab.torch_backend.rendezvous import Roster, join, meet
+from ddp_lab.torch_backend.rendezvous import Roster, join, meet, share_waits
 from ddp_lab.torch_backend.tensor_collectives import ALGORITHMS
 
 
@@ -46,12 +46,14 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> ProcessGroup
 def create_for_torch(options: Any, _: Any) -> ProcessGroup:
     """Return a new group as torch asks for it; ranks of its default group need not meet again."""
     world = dist.group.WORLD
-    part = None
-    if isinstance(world, ProcessGroup):
-        part = world.roster.part(options.global_ranks_in_group, options.group_id)
-    if part is None:
+    ranks = options.global_ranks_in_group
+    if not isinstance(world, ProcessGroup) or not (
+        part := world.roster.part(ranks, options.group_id)
+    ):
         return create(options.store, options.group_rank, options.group_size, options.timeout)
-    return _create(options.store, options.group_rank, part, options.timeout)
+    group = _create(options.store, options.group_rank, part, options.timeout)
+    share_waits(world.comm._transport, group.comm._transport, ranks)
+    return group
 
 
 def _create(store: Any, rank: int, roster: Roster, timeout: timedelta) -> ProcessGroup:

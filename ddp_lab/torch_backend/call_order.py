@@ -56,7 +56,7 @@ class CallOrder:
         self._held: deque[Running] = deque(maxlen=HELD)
 
     def submit(
-        self, job: Job, result: Any, waits: bool, group_name: str, timeout_s: float
+        self, job: Job, result: Any, waits: bool, group_name: str, timeout_s: float, *, is_own: bool
     ) -> Running:
         """Run `job` behind all earlier ones of its lane; return torch's work for it.
 
@@ -65,6 +65,7 @@ class CallOrder:
             waits: whether the caller waits at once anyway: it runs the job itself if nobody is
                 ahead.
             timeout_s: how long it may take once it runs.
+            is_own: whether the call has set that.
         """
         name = name_of_call()
         number = 0
@@ -75,7 +76,7 @@ class CallOrder:
         comm = self._comm.aside(context_of(name)) if name else lane.comm
 
         def run() -> None:
-            with limited(comm, timeout_s):
+            with limited(comm, timeout_s, is_own=is_own):
                 job(comm)
 
         handle = Handle()

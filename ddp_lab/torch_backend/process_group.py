@@ -7,6 +7,7 @@ some of them stand beside the newer ones.
 import itertools
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -128,10 +129,11 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         own_s = opts.timeout.total_seconds()  # below 0: not set
         limit_s = own_s if own_s > 0 else self._timeout_s
         waits = not getattr(opts, "asyncOp", True)
+        submit = partial(self._order.submit, job, result, waits, self._group_name)
         if not torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
-            return self._order.submit(job, result, waits, self._group_name, limit_s)
+            return submit(limit_s, is_own=own_s > 0)
         with record_function(f"ddp_lab:{operation_name(opts)}") as event:
-            work = self._order.submit(job, result, waits, self._group_name, limit_s)
+            work = submit(limit_s, is_own=own_s > 0)
             event._call_end_callbacks_on_future(work.get_future())
         return work
 
@@ -367,7 +369,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     def send(self, tensors: list[torch.Tensor], dstRank: int, tag: int) -> Any:
         """Send one tensor."""
         tensor = only_tensor("send", tensors)
-        with limited(self.comm, self._timeout_s):
+        with limited(self.comm, self._timeout_s, is_own=False):
             self.comm.on_channel(_channel(self.comm, tag)).send(tensor, dstRank)
         future: Future[Any] = Future()
         future.set_result(tensors)

@@ -31,6 +31,7 @@ from ddp_lab.transport.links.link import Hosts, Link, home_of, hosts_of
 from ddp_lab.transport.links.measured_link import measure
 from ddp_lab.transport.shm.segment import Segment
 from ddp_lab.transport.shm.shm import ShmTransport
+from ddp_lab.transport.tcp.circles import Waits
 from ddp_lab.transport.tcp.local_board import last_words
 from ddp_lab.transport.tcp.meeting import Address, connect_to, listen
 
@@ -97,6 +98,7 @@ def join(store: Any, rank: int, roster: Roster, timeout_s: float) -> Transport:
         _wait_for_home(room, rank, home)
         segment.close()
         near = ShmTransport(segment, rank)
+        near.look_beyond(Waits(lambda _peer, _words: False))
         _boards[near.board] = os.getpid(), rank
         return near
 
@@ -122,6 +124,13 @@ def join(store: Any, rank: int, roster: Roster, timeout_s: float) -> Transport:
     LINKS[roster.ends] = roster.links[roster.ends]
     transport.link = Link(*LINKS[roster.ends])
     return transport
+
+
+def share_waits(whole: Transport, part: Transport, ranks: Sequence[int]) -> None:
+    """Follow circles of waits from a group of one host's ranks, of `whole`, to its other groups."""
+    near = whole.near if isinstance(whole, HostsTransport) else whole
+    if isinstance(near, ShmTransport) and isinstance(part, ShmTransport):
+        part.look_beyond_group(near, ranks)
 
 
 def _own_address(store: Any) -> str:

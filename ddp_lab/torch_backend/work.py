@@ -119,7 +119,8 @@ class Received(TorchWork):  # type: ignore[misc]
             RankTimeout: nothing came within `timeout`, else within the group's.
             RankLost: the rank that is to send, or every other rank, has ended.
         """
-        limit_s = timeout.total_seconds() or self._timeout_s
+        own_s = timeout.total_seconds()
+        limit_s = own_s or self._timeout_s
         give_up = time.monotonic() + limit_s
         nap_s, longest_s = LOOK_S
         while not self._find_sender():
@@ -127,7 +128,7 @@ class Received(TorchWork):  # type: ignore[misc]
             time.sleep(nap_s)
             nap_s = min(2 * nap_s, longest_s)
         assert self._work is not None
-        with limited(self._comm, give_up - time.monotonic()):
+        with limited(self._comm, give_up - time.monotonic(), is_own=own_s > 0):
             values = self._work.wait()
         fill(self._tensor, values, f"recv: what rank {self._source} sent at {self._work.sent_at}")
         return True
@@ -162,17 +163,21 @@ class Received(TorchWork):  # type: ignore[misc]
 
 
 @contextmanager
-def limited(comm: Communicator, timeout_s: float) -> Iterator[None]:
-    """Have what this thread waits for end after so many seconds."""
+def limited(comm: Communicator, timeout_s: float, *, is_own: bool) -> Iterator[None]:
+    """Have what this thread waits for end after so many seconds.
+
+    Args:
+        is_own: whether the call has set the limit; that of the group ends it, and nobody goes on.
+    """
     board = comm._board
     if board is None:
         yield
         return
-    board.allow(timeout_s)
+    board.allow(timeout_s, may_go_on=is_own)
     try:
         yield
     finally:
-        board.allow(float("inf"))
+        board.allow(float("inf"), may_go_on=False)
 
 
 def fill(tensor: torch.Tensor, values: torch.Tensor, source: str = "the result") -> None:

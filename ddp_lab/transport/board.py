@@ -43,11 +43,15 @@ class Board(Protocol):
     deadline: float
     silent: int
 
-    def allow(self, seconds: float) -> None:
-        """Let the calling thread wait for so long from now on, and no longer; inf ends that."""
+    def allow(self, seconds: float, *, may_go_on: bool) -> None:
+        """Let the calling thread wait for so long from now on, and no longer; inf ends that.
 
-    def has_own_limit(self) -> bool:
-        """Return whether the waits of the calling thread end before the run must have ended."""
+        Args:
+            may_go_on: whether the program set the limit for this wait, and so may send afterwards.
+        """
+
+    def may_go_on(self) -> bool:
+        """Return whether the calling thread may send after its wait though nothing has come."""
 
     def enter(self, rank: int, doing: bytes, members: tuple[int, ...]) -> None:
         """Say that `rank` enters the collective of `members` with this header.
@@ -70,6 +74,7 @@ class Allowance(threading.local):
     """When the waits of a thread must have ended: each thread of a rank has its own."""
 
     end = float("inf")  # of the class: asked in every wait, and no thread need have set it
+    may_go_on = False
 
 
 class Allowances:
@@ -78,13 +83,14 @@ class Allowances:
     def __init__(self) -> None:
         self._allowance = Allowance()
 
-    def allow(self, seconds: float) -> None:
+    def allow(self, seconds: float, *, may_go_on: bool) -> None:
         """Let the calling thread wait for so long from now on, and no longer."""
         self._allowance.end = time.monotonic() + seconds
+        self._allowance.may_go_on = may_go_on
 
-    def has_own_limit(self) -> bool:
-        """Return whether the waits of the calling thread end before the run must have ended."""
-        return self._allowance.end < float("inf")
+    def may_go_on(self) -> bool:
+        """Return whether the calling thread may send after its wait though nothing has come."""
+        return self._allowance.may_go_on
 
 
 class Onlooker(threading.Thread):
@@ -251,15 +257,16 @@ def entries(board: Board) -> list[Entry]:
 
 def report(entries: list[Entry]) -> str:
     """Return who waits for whom, and where, in one sentence."""
-    return _sentence(enumerate(entries))
+    return sentence(enumerate(entries))
 
 
 def report_of(board: Board, ranks: Iterable[int]) -> str:
     """Return the same of some ranks."""
-    return _sentence((rank, board.read(rank)) for rank in ranks)
+    return sentence((rank, board.read(rank)) for rank in ranks)
 
 
-def _sentence(entries: Iterable[tuple[int, Entry]]) -> str:
+def sentence(entries: Iterable[tuple[int, Entry]]) -> str:
+    """Return the same of entries, each with the number of its rank."""
     return "; ".join(f"rank {rank} {_state(e)}" for rank, e in entries if e.heard) + "."
 
 

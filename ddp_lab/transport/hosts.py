@@ -24,11 +24,11 @@ class HostsTransport(Transport, Probes):
         self.hosts = hosts
         self.link = link
         self.board = near.board  # type: ignore[attr-defined]
-        self._near, self._far = near, far
+        self.near, self._far = near, far
         self._neighbours = frozenset(home_of(self.rank, hosts))
 
     def _way_to(self, peer: int) -> Any:
-        return self._near if peer in self._neighbours else self._far
+        return self.near if peer in self._neighbours else self._far
 
     def isend(self, array: NDArray, dst: int, *, channel: int = 0, header: bytes = b"") -> Work:
         sent: Work = self._way_to(dst).isend(array, dst, channel=channel, header=header)
@@ -43,12 +43,12 @@ class HostsTransport(Transport, Probes):
 
     def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
         """Return an array in the host's own memory."""
-        return self._near.empty(shape, dtype)
+        return self.near.empty(shape, dtype)
 
     def rendezvous(self, context: int, members: tuple[int, ...]) -> Any:
         """Return where the ranks of a communicator meet; None where one is on another host."""
-        if self._neighbours.issuperset(members) and isinstance(self._near, SharesMemory):
-            return self._near.rendezvous(context, members)
+        if self._neighbours.issuperset(members) and isinstance(self.near, SharesMemory):
+            return self.near.rendezvous(context, members)
         return None
 
     def failed(self, error: BaseException) -> None:
@@ -61,4 +61,4 @@ class HostsTransport(Transport, Probes):
 
     def close(self) -> None:
         self._far.close()
-        self._near.close()
+        self.near.close()

@@ -143,7 +143,7 @@ class ThreadWorld:
                 raise
         if give_up is not None and time.monotonic() > give_up and not self.arrive(receive):
             raise silent(receive.dst, receive.src, timeout_s)
-        if give_up is None and not self.board.has_own_limit():
+        if give_up is None and not self.board.may_go_on():
             receive.waiter = threading.current_thread()
             self._in_vain[receive.dst] = receive  # a wait that may end by itself closes no circle
             self._look_for_circle(receive)

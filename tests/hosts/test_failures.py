@@ -75,6 +75,32 @@ def test_nothing_is_said_of_a_rank_that_nobody_hears(
     assert "rank 0 waits for rank 1" in line and "rank 1 waits" not in line
 
 
+CIRCLE = """
+    import datetime
+    import torch
+    import torch.distributed as dist
+    import ddp_lab.torch_backend
+
+    dist.init_process_group("ddp_lab", timeout=datetime.timedelta(seconds=100))
+    dist.recv(torch.ones(4), (dist.get_rank() + 1) % 3)
+"""
+
+
+def test_a_circle_under_torch_is_told_in_memory_and_over_tcp(
+    hosts: Callable[..., Hosts], on: Any, script: Any
+) -> None:
+    pair, program = hosts(2), script(CIRCLE)
+    first, *others = (on(pair, rank // 2, [program], ranks_of(3, rank)) for rank in range(3))
+    assert first.end() == 1
+    line = last_line(first.text)
+    assert "Deadlock: " in line
+    for rank in range(3):
+        assert f"rank {rank} waits for rank {(rank + 1) % 3} in recv at {program}:8" in line
+    for other in others:
+        assert other.end() == 1
+        assert "rank 0 has failed (Deadlock: " in last_line(other.text)
+
+
 INIT = """
     import ddp_lab
 

@@ -9,7 +9,8 @@ memory, not to predict a network.
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ import numpy.typing as npt
 
 from ddp_lab.errors import OutOfSharedMemory, RankLost
 from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, deliver
-from ddp_lab.transport.board import deadlock, inspect, is_alone, report_of, silent
+from ddp_lab.transport.board import deadlock, inspect, is_alone, report_of, sentence, silent
 from ddp_lab.transport.header import call_site
 from ddp_lab.transport.shm.board import ShmBoard
 from ddp_lab.transport.shm.rendezvous import SharedRendezvous
@@ -42,7 +43,9 @@ class ShmTransport:
         self._sources = [Source(self, src) for src in range(self.size)]
         self._targets = [self._ring(rank, dst) for dst in range(self.size)]
         self._locks = [threading.Lock() for _ in range(self.size)]
-        self.waits: Waits | None = None  # what ranks of other hosts are told, where there are some
+        self.waits: Waits | None = None  # what ranks of other hosts and groups are told
+        self.chains = self.board  # on which ranks of this host show it
+        self.numbers: Sequence[int] = range(self.size)  # of the ranks, among all that are told
 
     def __reduce__(self) -> str:
         raise TypeError("shared memory belongs to the ranks of one run and cannot be sent")
@@ -109,6 +112,10 @@ class ShmTransport:
         self.waits = waits
         waits.post = partial(self.board.post_chain, self.rank)
 
+    def look_beyond_group(self, whole: "ShmTransport", numbers: Sequence[int]) -> None:
+        """Follow circles of waits over other groups: the ranks have these numbers in `whole`."""
+        self.waits, self.chains, self.numbers = whole.waits, whole.chains, numbers
+
     def close(self) -> None:
         """Close the descriptor of the segment."""
         self.segment.close()
@@ -140,7 +147,7 @@ class Watch:
         self._peer = peer
         self._give_up = give_up
         # A wait that may end by itself, or by a peer that waits, closes no circle.
-        self._ends = for_room or give_up is not None or transport.board.has_own_limit()
+        self._ends = for_room or give_up is not None or transport.board.may_go_on()
         self._shown = self._alone = False
         self._peers_wait = 0  # the number of the peer's wait at the last look
         self._peers_chain = b""  # what it had posted of its wait at the last look
@@ -177,13 +184,15 @@ class Watch:
             self._look_beyond(self._transport.waits)
 
     def _look_beyond(self, waits: Waits) -> None:
-        """Raise if this rank is the first of a circle that leads over other hosts."""
-        board, rank = self._transport.board, self._transport.rank
-        words = report_of(board, [rank]).removesuffix(".")
-        circle = waits.close(rank, words, parse(self._peers_chain))
-        if circle and rank == min(circle)[0]:
+        """Raise if this rank is the first of a circle that leads over other hosts or groups."""
+        transport = self._transport
+        board, rank, numbers = transport.board, transport.rank, transport.numbers
+        shown = replace(board.read(rank), waits_for=numbers[self._peer])
+        words = sentence([(numbers[rank], shown)]).removesuffix(".")
+        circle = waits.close(numbers[rank], words, parse(self._peers_chain))
+        if circle and numbers[rank] == min(circle)[0]:
             raise deadlock(board, rank, self._peer, report_of_circle(circle))
-        self._peers_chain = board.read_chain(self._peer)
+        self._peers_chain = transport.chains.read_chain(numbers[self._peer])
 
     def close(self) -> None:
         """Take the wait off the board."""

@@ -98,7 +98,7 @@ class TcpWorld(ThreadWorld):
     def _tell(self, peer: int, words: bytes) -> bool:
         """Send a peer words about waits, unless its connection takes nothing now."""
         connection = self.connections.get(peer)
-        if connection is None or not connection.takes_more():
+        if connection is None or connection.closed or not connection.takes_more():
             return False
         with contextlib.suppress(OSError):  # the wait will notice that the peer is gone
             connection.write(FRAME.pack(len(words), 0, 0, WAITS) + words)
