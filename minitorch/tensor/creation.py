@@ -152,8 +152,11 @@ def _like(input: Tensor, options: Options) -> Any:
 def full_like(input: Tensor, fill_value: object, **options: Unpack[Options]) -> Tensor:
     """Return a tensor like `input`, filled with one number; of a node, a node."""
     if not isinstance(input, Tensor):
-        filled = apply(ExpandTo(), fill_value, input)
-        return cast_to(filled, options.get("dtype") or input.dtype)
+        dtype = as_dtype(options.get("dtype") or input.dtype)
+        number = (
+            np.asarray(fill_value, dtype) if isinstance(fill_value, int | float) else fill_value
+        )
+        return cast_to(apply(ExpandTo(), number, input), dtype)
     return full(input.size(), fill_value, **_like(input, options))
 
 

@@ -75,7 +75,7 @@ def _check_divisor(a: Array, b: Array) -> None:
     Raises:
         ArgumentError: an integer would be divided by 0.
     """
-    if a.dtype.kind in "iu" and type(b) in HOST_TYPES and not (b.all() if b.ndim else b):
+    if type(b) in HOST_TYPES and dtype_of(a).kind in "iu" and not (b.all() if b.ndim else b):
         raise ArgumentError("division: an integer divided by zero. Convert with .float(), or mask.")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from autograder.cli import main
 from autograder.records import CheckResult, Outcome, Report
-from autograder.service.database.schema import counts, facts, outcomes
+from autograder.service.database.schema import counts
 from autograder.service.records.people import LEARNER
 from autograder.service.records.store import Store
 from autograder.service.reports.numbers import overview
@@ -110,20 +110,6 @@ def test_a_wrong_count_is_found(course: Course) -> None:
         connection.execute(one_more.values(number=counts.c.number + 1))
     with pytest.raises(AssertionError):
         assert_as_counted_slowly(course)
-
-
-def test_gradings_of_an_older_release_are_counted_when_it_is_brought_over(
-    course: Course, database_url: Any
-) -> None:
-    drawn(course, 3)
-    with course.store.database.write() as connection:
-        outcomes.drop(connection)
-        version = facts.update().where(facts.c.name == "schema")
-        connection.execute(version.values(value="14"))
-        connection.execute(counts.delete())
-    course.store.close()
-    course.store = Store(database_url)
-    assert_as_counted_slowly(course)
 
 
 def test_what_everybody_or_nobody_passes_is_said(course: Course) -> None:

@@ -15,8 +15,9 @@ from autograder.service.records.marking import assignments
 from autograder.service.records.marking.assignments import Assignment
 from autograder.service.records.roster.roster import take
 from autograder.service.records.rules import Rules
-from autograder.service.records.standings.standings import MARKED, recount
+from autograder.service.records.standings.standings import MARKED
 from autograder.service.records.store import Store, sqlite_url
+from tests.autograder.service.recount import recount
 
 CHECK = CheckResult("c", "sum", Outcome.INCORRECT, 0, 1, "No.")
 
