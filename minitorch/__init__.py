@@ -171,8 +171,6 @@ def __getattr__(name: str) -> Any:
     """Return one of the names that are handed on late."""
     if name in _COMPLEX:
         raise AttributeError(f"minitorch.{name}: {NO_COMPLEX}")
-    if name == "__version__":
-        return import_module("importlib.metadata").version("mlsys-labs")
     if name not in _MODULES and name not in _LATER:
         raise AttributeError(f"module 'minitorch' has no attribute {name!r}")
     module: Any = import_module(f"minitorch.{_LATER.get(name, name)}")
@@ -182,3 +180,4 @@ def __getattr__(name: str) -> Any:
 
 
 __all__ = public_names(globals(), ["errors", *_MODULES, *_LATER])
+__version__ = "0.1.0"
