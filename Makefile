@@ -18,9 +18,9 @@ start: ## JupyterLab on the labs and the course server, until Ctrl-C
 	@scripts/setup.sh learner
 	@exec $(BIN)/autograder start
 
-test: setup ## every test, six processes side by side
+test: setup ## every test, five processes side by side
 	@$(BIN)/python -m compileall -q -j 0 $(PACKAGES) # once, not in each process of a test
-	@$(BIN)/python -m pytest --numprocesses 6
+	@$(BIN)/python -m pytest --numprocesses 5
 
 test-wide: setup ## every test, and in full what a sample stands for otherwise
 	@WIDE=1 MINITORCH_WIDE=1 $(BIN)/python -m pytest --numprocesses 3

@@ -100,7 +100,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     Tests that start ranks, time them or count what they leave behind never meet their own kind,
     nor do those of the judge, of the solved labs or of the browser; the rest fills up whichever
-    process has time. There are three times as many processes as cores because ranks, sandboxes,
+    process has time. There are more processes than cores because ranks, sandboxes,
     kernels and browsers often wait.
     """
     from xdist.scheduler import LoadScopeScheduling
