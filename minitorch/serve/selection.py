@@ -102,7 +102,9 @@ def loss(value: object, label: object) -> float:
         right = np.asarray(label, float)
         if isinstance(value, np.ndarray) and value.size > 1 and not right.ndim:
             value = int(value.argmax())
-        off = float(np.abs(np.asarray(value, float) - right).mean())
+        answer = np.asarray(value, float)
+        distances = np.abs(answer - right)
+        off = float(distances.mean() if distances.size else answer.shape != right.shape)
     except (TypeError, ValueError, OverflowError):
         return float(not agree(value, label))
     is_label = not right.ndim and float(right).is_integer()

@@ -21,7 +21,7 @@ from ..arrays.library import (
 )
 from ..arrays.promotion import scalar_dtype
 from ..errors import ArgumentError, DTypeError
-from ..op import apply
+from ..op import Value, apply
 from ..ops.elementwise.casting import cast_to
 from ..ops.random import Integers, Normal, Permutation, Uniform
 from ..ops.shaping.broadcasting import ExpandTo
@@ -151,6 +151,8 @@ def _like(input: Tensor, options: Options) -> Any:
 
 def full_like(input: Tensor, fill_value: object, **options: Unpack[Options]) -> Tensor:
     """Return a tensor like `input`, filled with one number; of a node, a node."""
+    if not isinstance(input, Value):
+        raise DTypeError(f"full_like: got {type(input).__name__}, expected a tensor or a node.")
     if not isinstance(input, Tensor):
         dtype = as_dtype(options.get("dtype") or input.dtype)
         number = (

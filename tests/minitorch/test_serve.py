@@ -406,6 +406,11 @@ def test_a_label_that_no_answer_can_equal_is_a_loss_of_one(label: Any) -> None:
         assert loss(value, label) == 1.0
 
 
+@pytest.mark.parametrize("value", [np.array([]), [], 0.5, [1.0]], ids=repr)
+def test_an_empty_label_is_equalled_by_an_empty_answer_alone(value: Any) -> None:
+    assert loss(value, []) == bool(np.size(value))
+
+
 # ---- the wire, and a container's answers
 
 

@@ -322,3 +322,9 @@ def test_a_generator_stays_with_the_library_that_it_was_made_for() -> None:
         use_library("cpu", "numpy")
     assert np.array_equal(generator.normal((2,), minitorch.float32), first)
     assert type(first) is np.ndarray
+
+
+@pytest.mark.parametrize("value", [[1.0], None, np.ones(2)], ids=type)
+def test_what_is_like_no_tensor_is_refused_by_its_type(value: Any) -> None:
+    with pytest.raises(DTypeError, match=f"got {type(value).__name__}, expected a tensor"):
+        minitorch.zeros_like(value)
