@@ -327,6 +327,7 @@ LIBRARY: list[Any] = []
 @functools.cache
 def installed() -> Machine:
     """Make the device known to this process's torch; return what is behind it."""
+    _look_up_operators()
     _setup_privateuseone_for_python_backend("late", Module(MACHINE), Hooks(), Guard())
     library = torch.library.Library("aten", "IMPL")
     for op in (aten.empty.memory_format, aten.empty_strided.default):
@@ -336,6 +337,19 @@ def installed() -> Machine:
         library.impl(op, functools.partial(_from_torch, op), "PrivateUse1")
     LIBRARY.append(library)
     return MACHINE
+
+
+def _look_up_operators() -> None:
+    """Make torch's Python objects of its operators now, in one thread.
+
+    Two threads that are first at an operator make one each: torch (2.13) keeps the address of one
+    and lets go of it for the other, and the next use of the operator is a segmentation fault.
+    """
+    for full in torch._C._dispatch_get_all_op_names():
+        namespace, _, name = full.partition("::")
+        if namespace == "aten":
+            packet, _, overload = name.partition(".")
+            getattr(getattr(aten, packet), overload or "default")
 
 
 def _from_torch(op: Any, *args: Any, **kwargs: Any) -> Any:
