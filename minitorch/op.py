@@ -60,7 +60,7 @@ from .arrays.library import (
     namespace,
 )
 from .arrays.promotion import result_type, scalar_dtype
-from .arrays.shapes import Shape, known
+from .arrays.shapes import Shape, is_known
 from .errors import DTypeError, GraphError, NoGradientRule, ShapeError
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ def infer_by_trial(op: Op, specs: Sequence[Spec]) -> Spec:
     changes with the guess is unknown too.
     """
     first = _trial(op, specs, 2)
-    if all(known(spec.shape) for spec in specs):
+    if all(is_known(spec.shape) for spec in specs):
         return first
     second = _trial(op, specs, 3)
     shape = tuple(a if a == b else None for a, b in zip(first.shape, second.shape, strict=True))
@@ -281,7 +281,7 @@ def _trial(op: Op, specs: Sequence[Spec], guess: int) -> Spec:
             result = np.asarray(op.compute(np, *zeros))
     except Exception as error:
         got = ", ".join(str(spec.shape) for spec in specs)
-        if not all(known(spec.shape) for spec in specs):
+        if not all(is_known(spec.shape) for spec in specs):
             raise GraphError(
                 f"{op.name}: cannot tell its shape: got inputs {got} with unknown sizes, and a "
                 f"trial with {guess} fails ({error}). Define infer(self, *specs)."

@@ -313,7 +313,7 @@ class Exchange(InPlace):
             raise GradientError(
                 "deepcopy: this tensor is the result of a recorded operator. Copy .detach()."
             )
-        copy = _restore(type(self), _arrays.copied(self.array), self.requires_grad)
+        copy = _restore(type(self), _arrays.copy_array(self.array), self.requires_grad)
         memo[id(self)] = copy
         copy.grad = deepcopy(self._grad, memo)
         return copy

@@ -8,7 +8,7 @@ May import: errors, arrays, op, this folder.
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from ..arrays.library import Device, DType, copied
+from ..arrays.library import Device, DType, copy_array
 from ..errors import GradientError, ModifiedInPlace, ShapeError
 from ..op import Op
 from .creation import as_tensor, zeros
@@ -176,7 +176,7 @@ class _Call(Op):
             return tuple([s.clone() if any(s is g for g in grads) else s for s in shares])
         received = [grad.array for grad in grads if grad is not None]
         arrays: list[Any] = [None if share is None else share.array for share in shares]
-        return tuple([copied(a) if any(a is r for r in received) else a for a in arrays])
+        return tuple([copy_array(a) if any(a is r for r in received) else a for a in arrays])
 
     def _arrived(self, grad: object, spec: Spec | None) -> Tensor | None:
         """Return the gradient of a result as `backward` gets it: a tensor, or None."""

@@ -22,7 +22,7 @@ from ..ops.elementwise import activation, binary, logic, pointwise
 from ..ops.elementwise.casting import clone
 from ..ops.methods import Methods
 from ..ops.random import Drawn, Normal, Uniform
-from ..ops.shaping.assigning import assigned, replaced
+from ..ops.shaping.assigning import assign_at, replace_all
 from ..ops.shaping.indexing import put, split_index
 from .eager import quiet
 from .modes import no_grad, recording
@@ -188,7 +188,7 @@ class InPlace(Methods):
     def copy_(self, source: object) -> Self:
         """Overwrite with the numbers of `source`, broadcast and converted."""
         if self._records("copy_", source):
-            return self._record("copy_", replaced, source)
+            return self._record("copy_", replace_all, source)
         own = self._written("copy_")
         array = source.to(self.device).array if isinstance(source, InPlace) else np.asarray(source)
         if not stretches(array.shape, own.shape):
@@ -213,7 +213,7 @@ class InPlace(Methods):
     def fill_(self, value: object) -> Self:
         """Overwrite with one number."""
         if self._records("fill_", value):
-            return self._record("fill_", replaced, value)
+            return self._record("fill_", replace_all, value)
         own = self._written("fill_")
         number = value.item() if isinstance(value, InPlace) else value
         check_fits("fill_", number, self.dtype)
@@ -244,7 +244,7 @@ class InPlace(Methods):
 
     def __setitem__(self, index: Any, value: object) -> None:
         if self._records(_ASSIGN, value):
-            self._record(_ASSIGN, assigned, index, value)
+            self._record(_ASSIGN, assign_at, index, value)
             return
         own = self._written(_ASSIGN)
         pattern, arrays = split_index(index)

@@ -21,7 +21,7 @@ from minitorch.graph.core.graph import PACKAGE, call_site
 from minitorch.graph.core.node import Node, build
 from minitorch.op import Op
 from minitorch.ops.elementwise.casting import cast_to
-from minitorch.ops.shaping.assigning import assigned, replaced
+from minitorch.ops.shaping.assigning import assign_at, replace_all
 from minitorch.tensor.inplace import _FUNCTIONS as SIGNS
 from minitorch.tensor.modes import no_grad
 from minitorch.tensor.tensor import Tensor
@@ -219,14 +219,14 @@ class Symbol(Tensor):
 
     def copy_(self, source: object) -> Symbol:
         """Become `source`, broadcast and converted."""
-        return self._updated("copy_", replaced, source)
+        return self._updated("copy_", replace_all, source)
 
     def fill_(self, value: object) -> Symbol:
         """Become one number everywhere."""
-        return self._updated("fill_", replaced, value)
+        return self._updated("fill_", replace_all, value)
 
     def __setitem__(self, index: object, value: object) -> None:
-        self._updated("x[index] = value", assigned, index, value)
+        self._updated("x[index] = value", assign_at, index, value)
 
     # ── what only a run can tell ────────────────────────────────────────────────────────────────
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...arrays.library import Array, Namespace, native_device_of
 from ...op import Gradients, Op, Spec
-from ...ops.shaping.indexing import PlaceAdd, taken
+from ...ops.shaping.indexing import PlaceAdd, take_pattern
 from ..core.node import Node
 from .rewrite import rebuilt, simple
 
@@ -51,7 +51,7 @@ class PlaceEach(Op):
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """Return the picked elements of the gradient."""
-        return tuple(taken(out_grad, pattern, ()) for pattern in self.patterns)
+        return tuple(take_pattern(out_grad, pattern, ()) for pattern in self.patterns)
 
 
 def sum_of_placed(node: Node, a: Node, b: Node) -> Node | None:

@@ -29,7 +29,7 @@ def _share_large(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Ca
         if type(a) is np.ndarray:
             size, other = a.nbytes, b.nbytes
             if size > LARGE or other > LARGE or (size > SOME < other and a.shape != b.shape):
-                return compiled.shared(ufunc, a, b)
+                return compiled.call_on_threads(ufunc, a, b)
         return plain(a, b)
 
     return compute
@@ -221,7 +221,7 @@ logaddexp_row = _float_row(
 
 _WHERE = ROWS["where"] = Elementwise(
     "where",
-    lambda xp, c, a, b: compiled.chosen(c, a, b) if xp is np else xp.where(c, a, b),
+    lambda xp, c, a, b: compiled.where(c, a, b) if xp is np else xp.where(c, a, b),
     (
         lambda g, c, a, b, y: None,
         lambda g, c, a, b, y: where(c, g, 0.0),

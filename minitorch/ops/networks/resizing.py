@@ -14,7 +14,7 @@ from ..elementwise.casting import floats_only
 from ..products.conv import each
 from ..shaping.indexing import getitem
 from ..shaping.movement import AlongDim, permute, reshape
-from ..unknown_sizes import sized
+from ..unknown_sizes import defer_unknown_sizes
 from .adaptive_pooling import adaptive_means
 
 MODES = {
@@ -175,7 +175,7 @@ def _replace_size(shape: Sequence[int | None], dim: int, size: int) -> tuple[int
     return (*shape[:dim], size, *shape[dim + 1 :])
 
 
-@sized
+@defer_unknown_sizes
 def interpolate(
     input: Kind,
     size: int | Sequence[int] | None = None,

@@ -21,7 +21,7 @@ from ...arrays.library import (
     native_dtype,
     uint8,
 )
-from ...arrays.shapes import axes, axes_or_all, reduced
+from ...arrays.shapes import axes, axes_or_all, drop_axes
 from ...errors import AxisError
 from ...op import Flat, Gradients, Kind, Methods, Op, Spec, apply
 from ..elementwise.binary import where
@@ -73,7 +73,7 @@ class Reduction(Op):
         self.dims, self.keepdim = dims, keepdim
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec(reduced(specs[0].shape, self.dims, self.keepdim), specs[0].dtype)
+        return Spec(drop_axes(specs[0].shape, self.dims, self.keepdim), specs[0].dtype)
 
     def total(self, x: Array, dtype: DType) -> Array:
         """Return the sum of a NumPy array along the axes; the last ones as one."""

@@ -13,8 +13,8 @@ from ...arrays.shapes import axis
 from ...errors import ArgumentError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from ..elementwise.casting import clone
-from ..elementwise.compiled import chosen
-from ..unknown_sizes import sized
+from ..elementwise.compiled import where
+from ..unknown_sizes import defer_unknown_sizes
 from .indexing import getitem
 from .movement import Movement, movedim, reshape
 
@@ -42,7 +42,7 @@ class Triangle(KeepsSpec, Movement):
         if xp is not np:
             return (xp.tril if self.lower else xp.triu)(x, k=self.diagonal)
         inside = _inside_triangle(*x.shape[-2:], self.diagonal, self.lower)
-        triangle: Array = chosen(inside, x, x.dtype.type())
+        triangle: Array = where(inside, x, x.dtype.type())
         return triangle
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
@@ -218,7 +218,7 @@ def repeat_interleave(
     return getitem(row, (*(slice(None),) * d, places))
 
 
-@sized
+@defer_unknown_sizes
 def meshgrid(*values: Any, indexing: str = "ij") -> tuple[Any, ...]:
     """Return each vector stretched over the grid of all; "xy" exchanges the first two axes."""
     vectors = list(values[0] if isinstance(values[0], list | tuple) else values)
