@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from minitorch.errors import ArgumentError
-from minitorch.show.scene import Canvas, Scene, Step, forever, lit
+from minitorch.show.scene import Canvas, Scene, Step, forever, light_up
 
 MOST = 16  # words to show
 LEFT, TOP, COLUMN, ROW, CACHE = 78.0, 24.0, 44.0, 19.0, 16.0
@@ -98,7 +98,7 @@ def _add_to_cache(canvas: Canvas, word: str, x: float, bottom: float, at: int) -
 def _from(known: int, at: int, later: str, now: str) -> tuple[tuple[int, int, str], ...]:
     """Return classes from a position on, with others in the step at `at`."""
     return tuple(
-        (max(a, known), b, classes) for a, b, classes in lit(later, {at: now}) if b > known
+        (max(a, known), b, classes) for a, b, classes in light_up(later, {at: now}) if b > known
     )
 
 

@@ -13,7 +13,17 @@ from minitorch.show.asked import names_by_id
 from minitorch.show.diagram import Boxed, Line, Paths, Wire, draw
 from minitorch.show.numbers import brief, listing, plural
 from minitorch.show.record import Record, Visit, record
-from minitorch.show.scene import ALWAYS, Canvas, Drag, Scene, Step, Travel, forever, lit, phases
+from minitorch.show.scene import (
+    ALWAYS,
+    Canvas,
+    Drag,
+    Scene,
+    Step,
+    Travel,
+    forever,
+    light_up,
+    phases,
+)
 
 if TYPE_CHECKING:
     from minitorch.graph.core.node import Node
@@ -164,7 +174,7 @@ def _wires(record: Record, computed: dict[int, int], first_back: int) -> list[Wi
             at, visit = back.get(i, (0, None))
             if visit is not None and any(place == source for place, _ in visit.shares):
                 moments[at] = "wire grad"
-            wires.append(Wire(source, i, lit("wire", moments)))
+            wires.append(Wire(source, i, light_up("wire", moments)))
     return wires + control_wires(record)
 
 

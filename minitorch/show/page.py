@@ -106,7 +106,8 @@ def module() -> str:
 def css() -> str:
     """Return the style of the player and of what it draws."""
     player = "".join((HERE / f).read_text(encoding="utf-8") for f in ("player.css", "hall.css"))
-    return player + scoped((HERE / "scene.css").read_text(encoding="utf-8"), ".mt-player svg ")
+    scene = (HERE / "scene.css").read_text(encoding="utf-8")
+    return player + prefix_rules(scene, ".mt-player svg ")
 
 
 def poster(scene: Scene) -> str:
@@ -145,14 +146,14 @@ def style() -> str:
     colours = re.findall(r"(--mt-[a-z-]+): light-dark\((#\w{6}), (#\w{6})\);", player)
     light, dark = (" ".join(f"{c[0]}: {c[k]};" for c in colours) for k in (1, 2))
     scene = (HERE / "scene.css").read_text(encoding="utf-8")
-    rules = scoped(scene, ".mt-poster ")
+    rules = prefix_rules(scene, ".mt-poster ")
     return (
         f".mt-poster{{{light}}} @media(prefers-color-scheme:dark){{.mt-poster{{{dark}}}}} "
         f".mt-poster .paper{{fill:var(--mt-paper)}} {rules}"
     )
 
 
-def scoped(rules: str, prefix: str) -> str:
+def prefix_rules(rules: str, prefix: str) -> str:
     """Return CSS rules, one a line, with `prefix` before each selector."""
     lines = []
     for line in rules.strip().splitlines():

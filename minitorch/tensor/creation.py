@@ -82,7 +82,8 @@ def full(
     place_of = {} if xp is np else {"device": native_device(place)}
     shape = _shape("full", (size,))
     dtype_there = native_dtype(xp, _arrays.host_dtype(wanted))
-    filled = Tensor._filled(cast(xp.full(shape, fill_value, dtype=dtype_there, **place_of), wanted))
+    array = cast(xp.full(shape, fill_value, dtype=dtype_there, **place_of), wanted)
+    filled = Tensor._from_filled(array)
     return filled.requires_grad_() if requires_grad else filled
 
 

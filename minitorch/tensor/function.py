@@ -165,7 +165,8 @@ class _Call(Op):
     def gradient(self, out_grad: Arriving, node: Tensor) -> Any:
         """Return what `backward` gives for each tensor among the arguments."""
         records = isinstance(node, Tensor)
-        grads = [self._arrived(out_grad.by_place.get(i), spec) for i, spec in enumerate(self.specs)]
+        by_place = out_grad.by_place
+        grads = [self._as_tensor(by_place.get(i), spec) for i, spec in enumerate(self.specs)]
         self.ctx.hub = node if records else None
         try:
             shares = self.cls.backward(self.ctx, *grads)
@@ -178,7 +179,7 @@ class _Call(Op):
         arrays: list[Any] = [None if share is None else share.array for share in shares]
         return tuple([copy_array(a) if any(a is r for r in received) else a for a in arrays])
 
-    def _arrived(self, grad: object, spec: Spec | None) -> Tensor | None:
+    def _as_tensor(self, grad: object, spec: Spec | None) -> Tensor | None:
         """Return the gradient of a result as `backward` gets it: a tensor, or None."""
         if grad is None and spec is not None and self.ctx._materialize:
             shape, dtype, device = spec

@@ -81,7 +81,7 @@ class Tensor(Exchange):
         return leaf
 
     @classmethod
-    def _filled(cls, array: Array) -> "Tensor":
+    def _from_filled(cls, array: Array) -> "Tensor":
         """Return a leaf around an array of one number, to be written into."""
         return cls._new(array)
 

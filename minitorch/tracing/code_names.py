@@ -44,7 +44,7 @@ def names_of(code: CodeType) -> frozenset[str]:
 
 
 @functools.lru_cache(1024)
-def imported_by(code: CodeType) -> frozenset[str]:
+def find_imports(code: CodeType) -> frozenset[str]:
     """Return the modules that code itself imports."""
     steps = dis.get_instructions(code)
     return frozenset(step.argval for step in steps if step.opname == "IMPORT_NAME")

@@ -137,7 +137,7 @@ class Effects:
         """Whether gradients are set or something is called, which a graph alone does not do."""
         return bool(self.grads) or len(self.stages) > 1 or bool(self.stages[0].effects)
 
-    def captured(self, tensor: Tensor, node: Node) -> None:
+    def note_captured(self, tensor: Tensor, node: Node) -> None:
         """Note that `node` stands for a tensor from outside, from the present stage on."""
         self.stage_of[node] = len(self.stages) - 1
         self._leaves.setdefault(id(tensor), []).append(node)
@@ -299,7 +299,7 @@ class Effects:
         self.stages[-1].end = Constant(0, graph=self.tracer.graph).id
         self.stages.append(Stage())
 
-    def finished(
+    def finish(
         self, updates: list[tuple[Any, Node]], arguments: Sequence[Symbol]
     ) -> Effects | None:
         """Note what is left to do when the function has returned; None where `updates` is all."""

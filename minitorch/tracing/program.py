@@ -199,10 +199,10 @@ class WayBack:
 
     def tensors(self, call: Call, seeds: Sequence[Tensor]) -> list[Tensor]:
         """Return the gradients for tensors, recorded."""
-        drawn = [] if self.recomputes else self._drawn_in(call)
+        drawn = [] if self.recomputes else self._saved_draws(call)
         return self.again([*call.tensors, *seeds, *drawn])
 
-    def _drawn_in(self, call: Call) -> list[Tensor]:
+    def _saved_draws(self, call: Call) -> list[Tensor]:
         saved = dict(zip(self.saved, call.saved, strict=True))
         return [Tensor._new(saved[node]) for node in self.program.drawn]
 

@@ -30,7 +30,7 @@ from minitorch.nn import Module
 from minitorch.optim.lr_scheduler import LRScheduler
 from minitorch.optim.optimizer import Optimizer
 from minitorch.tensor.tensor import Tensor
-from minitorch.tracing.code_names import ANY_NAME, imported_by, names_of, read_by
+from minitorch.tracing.code_names import ANY_NAME, find_imports, names_of, read_by
 from minitorch.tracing.places import (
     EQUAL,
     as_bytes,
@@ -342,7 +342,7 @@ class Reach:
             return
         names = names_of(code)
         self._names |= names
-        yield from filter(None, map(sys.modules.get, imported_by(code)))
+        yield from filter(None, map(sys.modules.get, find_imports(code)))
         self._read |= read_by(code)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             look, value = functools.partial(cell_content, cell), cell_content(cell, name)

@@ -51,7 +51,7 @@ def innermost() -> Tracer | None:
 
 def _replacements() -> list[tuple[type, str, Any]]:
     eager, eager_records = Tensor._apply, Tensor._records
-    new, drawn = vars(Tensor)["_filled"].__func__, vars(Tensor)["_draw"].__func__
+    new, drawn = vars(Tensor)["_from_filled"].__func__, vars(Tensor)["_draw"].__func__
 
     def apply(self: Tensor, op: Op, inputs: tuple[object, ...]) -> Tensor:
         stack = _local.stack
@@ -72,7 +72,7 @@ def _replacements() -> list[tuple[type, str, Any]]:
 
     return [
         (Tensor, "_apply", apply),
-        (Tensor, "_filled", classmethod(filled)),
+        (Tensor, "_from_filled", classmethod(filled)),
         (Tensor, "_draw", classmethod(draw)),
         (Tensor, "_records", records),
     ]

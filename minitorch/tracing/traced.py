@@ -242,8 +242,8 @@ def record(
             )
         arguments = enumerate(zip(symbols, starts, strict=True))
         updates: list[Update] = [(i, s.node) for i, (s, start) in arguments if s.node is not start]
-        updates += _updated_buffers(buffers, tracer)
-        effects = tracer.effects.finished(updates, symbols)
+        updates += _find_updated_buffers(buffers, tracer)
+        effects = tracer.effects.finish(updates, symbols)
     del given, result, symbols  # so that what the function alone held is gone
     captured = _list_captured(tracer)
     places = {node: i for i, node in enumerate([*starts, *captured])}
@@ -291,7 +291,7 @@ def _list_captured(tracer: Tracer) -> dict[Node, Tensor]:
     return captured
 
 
-def _updated_buffers(
+def _find_updated_buffers(
     buffers: Sequence[tuple[Module, str, Tensor, Symbol]], tracer: Tracer
 ) -> list[Update]:
     updates: dict[int, Update] = {}

@@ -133,7 +133,7 @@ class Tracer:
                 node = self._capture(value)
                 node.id = next(_before)  # a loop's body takes what is older than it from outside
             captured = self.captured[id(value)] = (value, node)
-            self.effects.captured(value, node)
+            self.effects.note_captured(value, node)
         return captured[1]
 
     def _has(self, dtype: DType) -> DType:

@@ -174,7 +174,7 @@ def outer_nodes(fetches: Sequence[Node], variables: Sequence[Node]) -> tuple[Nod
         node = waiting.pop()
         if node in inside or node in outsiders:
             continue
-        outer = node.id < start or isinstance(node, Variable) or _taken_before(node, start)
+        outer = node.id < start or isinstance(node, Variable) or _is_taken_before(node, start)
         if outer and not isinstance(node, Constant) and not isinstance(node.op, Empty):
             outsiders[node] = None
             continue
@@ -184,7 +184,7 @@ def outer_nodes(fetches: Sequence[Node], variables: Sequence[Node]) -> tuple[Nod
     return tuple(node for node in outsiders if not (isinstance(node, Variable) and node in written))
 
 
-def _taken_before(node: Node, start: int) -> bool:
+def _is_taken_before(node: Node, start: int) -> bool:
     """Tell whether a node does nothing but take a value out of a loop built before `start`."""
     takes = isinstance(node.op, Output) and not node.control_inputs
     return takes and node.inputs[0].id < start

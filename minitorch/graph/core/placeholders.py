@@ -27,7 +27,7 @@ class Placeholder(Node):
 
     def __init__(self, dtype: DTypeLike, shape: object = None, name: str = "Placeholder") -> None:
         super().__init__(None, (), as_shape(shape), graph_dtype(dtype), name)
-        self.asked = self.graph.scoped(name)
+        self.asked = self.graph.with_scopes(name)
         self.inside = False
 
     @property

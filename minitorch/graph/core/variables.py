@@ -154,7 +154,7 @@ class Variable(Node):
             start = _initial(initial_value, dtype)
             shape = UNKNOWN if start is None else start.shape
             super().__init__(None, (), shape, _dtype(start, dtype), name or "Variable")
-            self.asked = self.graph.scoped(name or "Variable")
+            self.asked = self.graph.with_scopes(name or "Variable")
             self.trainable = trainable
             self.initial_value = start
             self.initializer = None if start is None else label(assign(self, start), "init")

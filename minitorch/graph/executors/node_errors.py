@@ -45,7 +45,7 @@ def complaint(node: Node, specs: Sequence[Spec]) -> MinitorchError | None:
     try:
         node.op.infer(*specs)
     except MinitorchError as error:
-        origin = node.op.blamed(*specs) if isinstance(node.op, FusedSequence) else None
+        origin = node.op.find_culprit(*specs) if isinstance(node.op, FusedSequence) else None
         name, place = origin or (node.name, node.built_at)
         return add_location(error, place, name)
     return None

@@ -23,7 +23,7 @@ from ..core.node import Constant, Node, UnknownShape
 from ..core.order import schedule
 from ..memory.aliasing import SHAPED
 from .placed import PlaceEach, sum_of_placed
-from .rewrite import rebuilt, rewrite, simple
+from .rewrite import rebuild, rewrite, simple
 
 Simplify = Callable[..., Node | None]
 
@@ -86,19 +86,19 @@ def _of(node: Node, name: str) -> tuple[Node, ...] | None:
 
 
 def _add(a: Node, b: Node) -> Node:
-    return rebuilt(operator_of(binary.add), a, b)
+    return rebuild(operator_of(binary.add), a, b)
 
 
 def _sub(a: Node, b: Node) -> Node:
-    return rebuilt(operator_of(binary.sub), a, b)
+    return rebuild(operator_of(binary.sub), a, b)
 
 
 def _mul(a: Node, b: Node) -> Node:
-    return rebuilt(operator_of(binary.mul), a, b)
+    return rebuild(operator_of(binary.mul), a, b)
 
 
 def _neg(x: Node) -> Node:
-    return rebuilt(operator_of(elementwise.neg), x)
+    return rebuild(operator_of(elementwise.neg), x)
 
 
 def _factors_meet(node: Node, a: Node, b: Node) -> Node | None:
@@ -130,7 +130,7 @@ def _power(node: Node, x: Node, exponent: Node | None = None) -> Node | None:
         is_one, is_two = _is(exponent, 1.0), _is(exponent, 2.0)
     if is_one:
         return x
-    return rebuilt(operator_of(elementwise.square), x) if is_two else None
+    return rebuild(operator_of(elementwise.square), x) if is_two else None
 
 
 def _permute(node: Node, x: Node) -> Node | None:
@@ -138,10 +138,10 @@ def _permute(node: Node, x: Node) -> Node | None:
     if tuple(dims) == tuple(range(len(dims))):
         return x
     if simple(x) and isinstance(x.op, Permute):
-        return rebuilt(Permute(tuple(x.op.dims[d] for d in dims)), x.inputs[0])
+        return rebuild(Permute(tuple(x.op.dims[d] for d in dims)), x.inputs[0])
     if simple(x) and isinstance(x.op, PlaceEach) and not x.op.order:
-        return rebuilt(
-            Permute(dims), rebuilt(PlaceEach(x.op.patterns, x.op.shape, dims), *x.inputs)
+        return rebuild(
+            Permute(dims), rebuild(PlaceEach(x.op.patterns, x.op.shape, dims), *x.inputs)
         )
     return None
 
@@ -152,7 +152,7 @@ def _reshape(node: Node, x: Node, *like: Node) -> Node | None:
     if tuple(x.shape) == tuple(node.shape) and None not in x.shape:
         return x
     if simple(x) and isinstance(x.op, Reshape) and len(x.inputs) == 1:
-        return rebuilt(node.op, x.inputs[0])
+        return rebuild(node.op, x.inputs[0])
     return None
 
 
@@ -171,7 +171,7 @@ def _over_leading_axes(node: Node, x: Node, *like: Node) -> Node | None:
         return None
     if tuple(x.shape[lead:]) != tuple(node.shape):
         return None
-    return rebuilt(Sum(tuple(range(lead)), False), x)
+    return rebuild(Sum(tuple(range(lead)), False), x)
 
 
 RULES: dict[str, Sequence[Simplify]] = {
@@ -202,14 +202,14 @@ RULES: dict[str, Sequence[Simplify]] = {
         # an integer's square wraps, and may be negative
         lambda node, x: x if _of(x, "abs") or (x.dtype.kind == "f" and _of(x, "square")) else None,
         lambda node, x: (
-            rebuilt(node.op, i[0]) if x.dtype.kind != "u" and (i := _of(x, "neg")) else None
+            rebuild(node.op, i[0]) if x.dtype.kind != "u" and (i := _of(x, "neg")) else None
         ),
     ],
     "maximum": [lambda node, a, b: a if a is b else None],
     "minimum": [lambda node, a, b: a if a is b else None],
     "relu": [lambda node, x: x if _of(x, "relu") else None],
     "square": [
-        lambda node, x: rebuilt(node.op, i[0]) if (i := _of(x, "neg") or _of(x, "abs")) else None
+        lambda node, x: rebuild(node.op, i[0]) if (i := _of(x, "neg") or _of(x, "abs")) else None
     ],
     "pow": [_power],
     "Permute": [_permute],

@@ -17,7 +17,7 @@ from ..control.liveness import deadness_of, is_spared, may_kill, maybe_dead, mer
 from ..core.gradients import Identity
 from ..core.node import Constant, Node
 from ..core.order import before_each, schedule, select_ordered
-from .rewrite import may_change, over, rebuilt, replace_nodes, rewrite
+from .rewrite import may_change, over, rebuild, replace_nodes, rewrite
 
 
 def dead_code(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
@@ -92,7 +92,7 @@ def _resolve_merge(node: Node, inputs: Sequence[Node], place: int) -> Node | Non
 
 def _after(value: Node, before: Node) -> Node:
     """Return `value` once `before` has run, dead when that is dead."""
-    return rebuilt(Identity(), value).with_inputs((value,), (before,))
+    return rebuild(Identity(), value).with_inputs((value,), (before,))
 
 
 def _never(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:

@@ -23,7 +23,7 @@ from ..core.order import schedule
 from ..costs.machine import COMMON, machine
 from .fused import LARGE, Fused, FusedReduction, Origin
 from .lowering import Parts, Runs, names_of, program_of, runs_of
-from .rewrite import rebuilt, rewrite, simple
+from .rewrite import rebuild, rewrite, simple
 
 LONGEST = 48  # operators in a group: beyond, registers run out and compiling takes long
 FAR = 24  # steps: what was computed so long ago has left the nearest caches
@@ -159,11 +159,11 @@ class _Group:
             fold = FusedReduction(
                 self.parts, dtypes, node.op, least, small=small, origins=self.origins
             )
-            return rebuilt(fold, *self.leaves)
+            return rebuild(fold, *self.leaves)
         wide = (i for i, leaf in enumerate(self.leaves) if leaf.shape == node.shape)
         widest = None if unknown else next(wide, None)
         op = Fused(self.parts, dtypes, least, widest=widest, small=small, origins=self.origins)
-        return rebuilt(op, *self.leaves)
+        return rebuild(op, *self.leaves)
 
     def _runs(self, whole: tuple[int | None, ...], folded: int) -> Runs | None:
         """Return the runs of the group, where the shapes of all its inputs are known."""

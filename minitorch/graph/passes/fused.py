@@ -61,7 +61,7 @@ class FusedSequence(Op):
             results.append(known[key])
         return results[-1]
 
-    def blamed(self, *specs: Spec) -> Origin | None:
+    def find_culprit(self, *specs: Spec) -> Origin | None:
         """Return the node, as it was before fusion, that cannot take inputs of these specs."""
         inner: list[Spec] = []
         for (op, operands), origin in zip(self.parts, self.origins, strict=False):
@@ -71,7 +71,7 @@ class FusedSequence(Op):
                 return origin
         return None
 
-    def unfused(self, *inputs: Node) -> Any:
+    def unfuse(self, *inputs: Node) -> Any:
         """Return the parts as they were, over these nodes."""
         values: list[Node] = []
         for op, operands in self.parts:
@@ -81,7 +81,7 @@ class FusedSequence(Op):
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """Differentiate the parts as they were, rebuilt over the same inputs."""
         inputs = list(node.inputs)  # one may be computed from another, which is not ours to follow
-        return tuple(gradients(self.unfused(*inputs), inputs, out_grad, stop_gradients=inputs))
+        return tuple(gradients(self.unfuse(*inputs), inputs, out_grad, stop_gradients=inputs))
 
     def attributes(self) -> dict[str, object]:
         return {"parts": self.parts}
@@ -228,9 +228,9 @@ class FusedReduction(Fused):
     def infer(self, *specs: Spec) -> Spec:
         return self.reduction.infer(super().infer(*specs))
 
-    def unfused(self, *inputs: Node) -> Any:
+    def unfuse(self, *inputs: Node) -> Any:
         """Return the parts and the reduction as they were, over these nodes."""
-        return self.reduction(super().unfused(*inputs))
+        return self.reduction(super().unfuse(*inputs))
 
     def attributes(self) -> dict[str, object]:
         return {"parts": self.parts, "reduction": self.reduction}

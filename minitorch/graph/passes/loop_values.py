@@ -25,7 +25,7 @@ def loop_values(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Nod
     known = functools.cache(lambda: deadness_of(schedule(fetches, fed), fed))  # most have no loop
 
     def remade(node: Node, inputs: tuple[Node, ...], asked: Collection[Slot]) -> Remade | None:
-        return _Slimmer(node, inputs, asked, fed).remade(known())
+        return _Slimmer(node, inputs, asked, fed).remake(known())
 
     return with_loops(fetches, fed, remade)
 
@@ -39,7 +39,7 @@ class _Slimmer:
         self.node, self.inputs, self.asked, self.fed = node, inputs, asked, fed
         self.loop: While = node.op
 
-    def remade(self, known: dict[Node, Deadness]) -> Remade | None:
+    def remake(self, known: dict[Node, Deadness]) -> Remade | None:
         """Return the loop without what it need not carry; None if that is nothing."""
         loop, count = self.loop, len(self.loop.variables)
         places, saved = number_kept_lists(loop, self.asked)

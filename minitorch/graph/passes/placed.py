@@ -11,7 +11,7 @@ from ...arrays.library import Array, Namespace, native_device_of
 from ...op import Gradients, Op, Spec
 from ...ops.shaping.indexing import PlaceAdd, take_pattern
 from ..core.node import Node
-from .rewrite import rebuilt, simple
+from .rewrite import rebuild, simple
 
 
 class PlaceEach(Op):
@@ -70,4 +70,4 @@ def sum_of_placed(node: Node, a: Node, b: Node) -> Node | None:
         else:
             return None
     shape = tuple(int(n) for n in node.shape)
-    return rebuilt(PlaceEach(tuple(p for p, _ in parts), shape), *[x for _, x in parts])
+    return rebuild(PlaceEach(tuple(p for p, _ in parts), shape), *[x for _, x in parts])

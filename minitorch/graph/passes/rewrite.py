@@ -56,7 +56,7 @@ def rewrite(
                 build_like(node)
                 instead = rule(node, inputs)
                 if instead is not None and control:
-                    instead = rebuilt(Identity(), instead).with_inputs((instead,), control)
+                    instead = rebuild(Identity(), instead).with_inputs((instead,), control)
             elif same:
                 continue
             after = over(node, inputs, control) if instead is None else instead
@@ -91,7 +91,7 @@ def over(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Nod
     return copy
 
 
-def rebuilt(op: Op, *inputs: Node) -> Node:
+def rebuild(op: Op, *inputs: Node) -> Node:
     """Return a new node; for rules, inside `rewrite`."""
     return build(op, inputs)
 

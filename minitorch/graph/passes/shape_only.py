@@ -21,7 +21,7 @@ from ..core.order import schedule
 from ..costs.machine import machine
 from ..memory.plan import VIEWS
 from .matmul_chain import size_of
-from .rewrite import rebuilt, rewrite, simple
+from .rewrite import rebuild, rewrite, simple
 
 PRICE = 1e-5  # seconds: inferring a shape takes Python half of that
 
@@ -71,7 +71,7 @@ def shape_only(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if node not in looked_at:
             return None
-        return rebuilt(ShapeOnly(node.op, node.dtype), *inputs) if node.op is not None else None
+        return rebuild(ShapeOnly(node.op, node.dtype), *inputs) if node.op is not None else None
 
     return rewrite(fetches, rule, fed) if looked_at else list(fetches)
 

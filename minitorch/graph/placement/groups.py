@@ -51,7 +51,7 @@ class Groups:
         nodes = list(dict.fromkeys([*order, *writers]))
         members = [node for node in nodes if not everywhere(node, fed)]
         for node in members:
-            for other in _colocated_with(node, fed):
+            for other in _find_colocated(node, fed):
                 self._parent[self.group(other)] = self.group(node)
         inside = [n for node in members for n in _inside(node)]
         self._obey([*inside, *members])
@@ -135,7 +135,7 @@ def _inside(node: Node) -> Iterator[Node]:
                 yield from _inside(inner)
 
 
-def _colocated_with(node: Node, fed: Collection[Node]) -> Iterator[Node]:
+def _find_colocated(node: Node, fed: Collection[Node]) -> Iterator[Node]:
     """Yield the nodes that are where `node` is."""
     yield from (variable for variable in variables_of(node) if variable not in fed)
     yield from _inside(node)

@@ -22,7 +22,7 @@ from ..executors.compiled import Run, check_source
 from ..passes.rewrite import PLANNING
 from .computed import OfShape, ShapeOf
 from .deferred import NOT_TOLD, Late, any_late, unknown
-from .sizes import met_none
+from .sizes import comes_of_none
 from .static import as_static
 
 MOST_SHAPES = 256  # sets of shapes that a run keeps its steps for
@@ -137,7 +137,7 @@ def _build(node: Node, inputs: Sequence[Node]) -> Node:
     try:
         return node.op.build(*inputs)  # type: ignore[no-any-return]
     except TypeError as error:
-        if not met_none(error, inputs):
+        if not comes_of_none(error, inputs):
             raise
         raise node.error(NOT_TOLD) from None
     except MinitorchError as error:

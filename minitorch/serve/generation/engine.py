@@ -166,7 +166,7 @@ class Engine(Container):
         elif reply.unread >= MOST_UNREAD:
             self._pause(reply)
 
-    def _lost(self) -> None:
+    def _return_work(self) -> None:
         plan, self._plan = self._plan, None
         self._scheduler.lose(plan)
         for reply in [*self._replies.values()]:
