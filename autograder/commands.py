@@ -109,12 +109,12 @@ def check(arguments: argparse.Namespace) -> int:
 
 def _count_checks(grader: "LabGrader") -> str:
     """Return how many checks learners run themselves, and how many more run at submission."""
-    from autograder.learner.card import counted_checks
+    from autograder.learner.card import count_checks
 
     hidden = sum(task.check.hidden for task in grader.tasks)
     here = len(grader.tasks) - hidden
     more = hidden + sum(question.hidden_checks for question in grader.lab.questions)
-    return counted_checks(here, more)
+    return count_checks(here, more)
 
 
 def grade(arguments: argparse.Namespace) -> None:

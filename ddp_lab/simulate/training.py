@@ -19,7 +19,7 @@ from math import ceil
 
 from ddp_lab.arguments import check_count, check_name
 from ddp_lab.errors import DoesNotFit, InvalidArgument
-from ddp_lab.parallel.pipeline.cuts import balanced
+from ddp_lab.parallel.pipeline.cuts import balance
 from ddp_lab.simulate.cluster import Cluster, Mesh, mesh
 from ddp_lab.simulate.ddp import ddp
 from ddp_lab.simulate.layers import BACKWARD, STATES, LayerCost, LayerTime, check_layers, layer_time
@@ -125,7 +125,7 @@ def training(
     place = mesh(cluster, dp, tp)
     _check_stages_fill_hosts(place, pp)
     times = [layer_time(layer, place, samples) for layer in workload]
-    bounds = balanced([time.forward + time.backward for time in times], pp)
+    bounds = balance([time.forward + time.backward for time in times], pp)
     stages = [
         _stage(times[first:last], place, _sends(times, bounds, place, number), how)
         for number, (first, last) in enumerate(bounds)

@@ -35,7 +35,7 @@ from ddp_lab.torch_backend.tensor_collectives import (
     require_one_per_rank,
     rows_by_rank,
 )
-from ddp_lab.torch_backend.work import Gathered, Received, fill, fill_all, limited
+from ddp_lab.torch_backend.work import Gathered, Received, fill, fill_all, limit
 
 # torch's own signatures are overloaded, and differ between its versions.
 TorchGroup: Any = dist.ProcessGroup
@@ -369,7 +369,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     def send(self, tensors: list[torch.Tensor], dstRank: int, tag: int) -> Any:
         """Send one tensor."""
         tensor = only_tensor("send", tensors)
-        with limited(self.comm, self._timeout_s, is_own=False):
+        with limit(self.comm, self._timeout_s, is_own=False):
             self.comm.on_channel(_channel(self.comm, tag)).send(tensor, dstRank)
         future: Future[Any] = Future()
         future.set_result(tensors)

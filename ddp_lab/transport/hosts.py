@@ -51,7 +51,7 @@ class HostsTransport(Transport, Probes):
             return self.near.rendezvous(context, members)
         return None
 
-    def failed(self, error: BaseException) -> None:
+    def tell_failure(self, error: BaseException) -> None:
         """Do nothing: the board tells of the end of this rank."""
 
     def tolerate(self, ranks: set[int]) -> None:

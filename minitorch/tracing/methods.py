@@ -21,10 +21,13 @@ if TYPE_CHECKING:
     from minitorch.tracing.tracer import Tracer
 
 
+_UPDATES = ("_arithmetic", "_apply_sign", "_update", "_draw_into")  # all others go through these
+
+
 def replacements(current: Callable[[], Tracer | None]) -> list[tuple[type, str, Any]]:
     """Return the methods that ask the trace, `current`, first: class, name and method."""
     methods: list[tuple[type, str, Any]] = []
-    for name in "_arithmetic _apply_sign _update copy_ fill_ _draw_into __setitem__".split():
+    for name in (*_UPDATES, "copy_", "fill_", "__setitem__"):
         methods.append((Tensor, name, _wrap_move(name, getattr(Tensor, name), current)))
     for name in ("item", "tolist", "numpy"):
         methods.append((Tensor, name, _wrap_read(name, getattr(Tensor, name), current)))

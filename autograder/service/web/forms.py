@@ -91,7 +91,7 @@ async def _lab(lab: str, course: Here) -> str:
     return course.catalog.resolve(lab)
 
 
-def _recorded_lab(lab: str, course: Here) -> str:
+def _resolve_lab(lab: str, course: Here) -> str:
     try:
         return course.catalog.resolve(lab)
     except Refused:
@@ -102,7 +102,7 @@ def _recorded_lab(lab: str, course: Here) -> str:
 
 
 def _any_lab(course: Here, lab: str = "") -> str:
-    return _recorded_lab(lab, course) if lab else ""
+    return _resolve_lab(lab, course) if lab else ""
 
 
 def number(text: str, kind: type[int] | type[float] = float) -> float | str:
@@ -122,7 +122,7 @@ Asked = Annotated[gradebook.Asked, Depends()]  # of the gradebook
 # The full name of the lab that the address says, of one with records though its folder is gone, or
 # of any such; empty where a query names none.
 LabName = Annotated[str, Depends(_lab)]
-RecordedLab = Annotated[str, Depends(_recorded_lab)]
+RecordedLab = Annotated[str, Depends(_resolve_lab)]
 AnyLabName = Annotated[str, Depends(_any_lab)]
 
 NO_NUL = r"^[^\x00]*$"  # which no text of a database may have

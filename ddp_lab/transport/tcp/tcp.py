@@ -172,7 +172,7 @@ class TcpTransport(ThreadTransport):
         """This rank's waits, as it tells of them."""
         return self._world.waits
 
-    def failed(self, error: BaseException) -> None:
+    def tell_failure(self, error: BaseException) -> None:
         """Do nothing: others hear how this rank ends."""
 
     def tolerate(self, ranks: set[int]) -> None:
