@@ -3,8 +3,6 @@
 The options of each are fixed when it is made; a class says which function and names the options.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar

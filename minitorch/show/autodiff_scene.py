@@ -1,7 +1,5 @@
 """The autodiff stepper: a computation forward and backward, an operator a step, with values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, takewhile
@@ -42,8 +40,8 @@ def step_through(
     value: Value,
     *,
     names: object = None,
-    feed_dict: Mapping[Node, object] | None = None,
-    session: Session | None = None,
+    feed_dict: "Mapping[Node, object] | None" = None,
+    session: "Session | None" = None,
     title: str = "Forward, then backward",
 ) -> Scene:
     """Return how `value` was computed and differentiated, to be stepped through.

@@ -4,8 +4,6 @@ Three kinds of values give one record: tensors, which have their numbers; nodes 
 whose numbers a session computes; and a learner's own nodes, which nobody here can run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -129,7 +127,7 @@ def _number(value: Value) -> Array | None:
     return array if array.dtype.kind in "biuf" else None
 
 
-def _go_back(made: Record, order: Sequence[Tensor], root: Any) -> None:
+def _go_back(made: Record, order: "Sequence[Tensor]", root: Any) -> None:
     if root.requires_grad:
         seed = ones_like(root.detach())
         uses = count_uses([root], lambda value: value.requires_grad)

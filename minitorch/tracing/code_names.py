@@ -3,8 +3,6 @@
 May import: nothing of ours.
 """
 
-from __future__ import annotations
-
 import dis
 import functools
 from itertools import pairwise

@@ -9,8 +9,6 @@ graph without effects, and what goes wrong in it leaves everything as it was. Gr
 replaces go once no value can make it fail, so that the new ones can have their memory.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -119,7 +117,7 @@ class Effects:
         past: what was captured of tensors that an optimizer has overwritten since.
     """
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: "Tracer") -> None:
         self.tracer = tracer
         self.stages = [Stage()]
         self.moved: dict[int, tuple[Tensor, Symbol]] = {}
@@ -301,7 +299,7 @@ class Effects:
 
     def finish(
         self, updates: list[tuple[Any, Node]], arguments: Sequence[Symbol]
-    ) -> Effects | None:
+    ) -> "Effects | None":
         """Note what is left to do when the function has returned; None where `updates` is all."""
         self._check_memory()
         if not self.any:

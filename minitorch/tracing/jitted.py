@@ -3,8 +3,6 @@
 Torch's `compile` is `jit` where the function can be traced, else the function as it is.
 """
 
-from __future__ import annotations
-
 import functools
 import warnings
 from collections.abc import Callable, Hashable, Iterator

@@ -8,8 +8,6 @@ what they held. Of an object's attributes those count that the code names, which
 the function by calls: a list of losses beside a step is nothing to the step.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import random

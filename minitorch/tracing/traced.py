@@ -1,7 +1,5 @@
 """`trace`: one run of imperative code, kept as a dataflow graph."""
 
-from __future__ import annotations
-
 import linecache
 import traceback
 from collections.abc import Callable, Hashable, Iterator, Sequence

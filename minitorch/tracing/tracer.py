@@ -3,8 +3,6 @@
 What is computed from neither is a constant of the graph, and is computed at once.
 """
 
-from __future__ import annotations
-
 import sys
 import weakref
 from collections.abc import Sequence

@@ -8,8 +8,6 @@ Source: Abadi et al., TensorFlow: A System for Large-Scale Machine Learning, OSD
 Yu et al., Dynamic Control Flow in Large-Scale Machine Learning, EuroSys 2018.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ an input is. It need not wait for the branch's predicate besides, as it was told
 built; without that wait it is only its value, and passes may rewrite it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ apart into the operators that a token executor runs.
 Source: Yu et al., Dynamic Control Flow in Large-Scale Machine Learning, EuroSys 2018.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

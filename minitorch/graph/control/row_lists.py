@@ -4,8 +4,6 @@ Each is the other's gradient. In a list for reading the next row is on top; in a
 has written the last one is.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ...arrays.library import Array, Namespace, namespace, native_dtype

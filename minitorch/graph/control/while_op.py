@@ -5,8 +5,6 @@ use from outside is captured as further inputs. The outcome is a bundle of array
 `Output` takes one and `History` the list of what a node of the body was in each round.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -62,7 +60,7 @@ class While(StackOp):
         body: Sequence[Node],
         variables: Sequence[Node],
         parallel_iterations: int = KEPT_APART,
-    ) -> While:
+    ) -> "While":
         """Return a loop whose graphs are copies of these, with all from outside captured."""
         built = (min((v.id for v in variables), default=0), fresh_id())
         captured = outer_nodes([test, *body], variables)

@@ -3,8 +3,6 @@
 A node may be fetched that has one value a run; what is fed becomes an array of its node's dtype.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Gradients as nodes: the reverse sweep, run once, while the graph is being built."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 

@@ -3,8 +3,6 @@
 May import: arrays, errors, graph, node, sizes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Session: runs what is asked for, and nothing else, and keeps the variables in between."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
@@ -196,7 +194,7 @@ class Session:
     # A context manager
 
     @contextmanager
-    def as_default(self) -> Iterator[Session]:
+    def as_default(self) -> "Iterator[Session]":
         """Make this the default session inside the `with` block, and leave it open after it."""
         open_sessions().append(self)
         try:
@@ -204,7 +202,7 @@ class Session:
         finally:
             open_sessions().remove(self)
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> "Session":
         open_sessions().append(self)
         return self
 

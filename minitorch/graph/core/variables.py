@@ -5,8 +5,6 @@ runs it after every node that reads the old value. A read that must see a write 
 `control_dependencies`.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -85,7 +83,7 @@ class StateOp(Op):
 
     pure = False
     reads_inputs = reads_output = False
-    writes: tuple[Variable, ...] = ()
+    writes: "tuple[Variable, ...]" = ()
     ordered = True
     hands_on = False
     soon = False
@@ -116,7 +114,7 @@ class StateOp(Op):
 class Read(KeepsSpec, StateOp):
     """The value of a variable at this point of the run."""
 
-    def __init__(self, variable: Variable) -> None:
+    def __init__(self, variable: "Variable") -> None:
         self.variable = variable
 
     def run(self, state: State, *arrays: Array) -> Array:

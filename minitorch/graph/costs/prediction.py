@@ -3,8 +3,6 @@
 What no formula describes (a convolution, a pooling, an optimizer's step) counts as its bytes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from typing import Any

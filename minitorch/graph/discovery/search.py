@@ -12,8 +12,6 @@ Source: Jia et al., TASO: Optimizing Deep Learning Computation with Automatic Ge
 Substitutions, SOSP 2019.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -170,7 +168,7 @@ class Rule:
         return f"{left} = {right}"
 
     @property
-    def reverse(self) -> Rule:
+    def reverse(self) -> "Rule":
         """The rule read from right to left."""
         return Rule(self.after, self.before)
 

@@ -1,7 +1,5 @@
 """What to say of a node that failed: its operator's own complaint, with its name and its line."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

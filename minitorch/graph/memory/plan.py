@@ -14,8 +14,6 @@ Source: greedy by size, Pisarchyk & Lee, Efficient Memory Management for Deep Ne
 2020.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -65,7 +63,7 @@ class MemoryPlan:
     in_place: tuple[Node, ...]
     order: tuple[Node, ...]
     home: dict[Node, Node]
-    loops: dict[Node, LoopPlan] = field(default_factory=dict)
+    loops: "dict[Node, LoopPlan]" = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,6 @@ Sources: Elman, Cognitive Science 14(2), 1990; Hochreiter & Schmidhuber, Neural 
 1997, with the forget gate of Gers et al.; Cho et al., EMNLP 2014.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

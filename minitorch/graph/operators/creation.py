@@ -1,7 +1,5 @@
 """Values that begin a graph: constants, zeros, ones, counts; under TensorFlow's names."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 import numpy as np

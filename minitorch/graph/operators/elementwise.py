@@ -1,7 +1,5 @@
 """Elementwise functions under TensorFlow's names: a table, name by name, of the operators below."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 

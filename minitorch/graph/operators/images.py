@@ -4,8 +4,6 @@ Legend: N batch, H height, W width, C channels in, O channels out.
 The arithmetic is that of PyTorch's layout (N, C, H, W); the axes are moved before and after.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

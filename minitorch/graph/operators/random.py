@@ -4,8 +4,6 @@ With a seed (of the node, or of the graph by `set_random_seed`) every new sessio
 sequence; two nodes of one graph differ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Nodes rearranged, joined, cut, made: under TensorFlow's names."""
 
-from __future__ import annotations
-
 import builtins
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any

@@ -7,8 +7,6 @@ TensorFlow's own: x + 0 is x, though it would make 0.0 of -0.0. What is dropped 
 not be what the result dies of.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 
 import numpy as np

@@ -8,8 +8,6 @@ branch's predicate when one of its inputs came through the same Switch; nor need
 is there on either side.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 
 from ..control.cond import Merge, MergeIndex, Switch

@@ -4,8 +4,6 @@ A loop captures what it uses from outside, except constants, which stay as they 
 that is fed is brought into the loops that use it, like anything else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 import numpy as np

@@ -6,8 +6,6 @@ else wants to see it. A group is computed by a kernel from the size on at which 
 model says that a kernel pays, else by NumPy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 from ...arrays.library import DType

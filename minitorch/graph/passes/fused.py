@@ -6,8 +6,6 @@ kernel, which reads each input once and writes nothing in between. The pass deci
 elements on the kernel pays.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections import Counter

@@ -4,8 +4,6 @@ As rules write them they are five operators, each of which reads what came in an
 standardized again. One operator gives them one behind another, and slices of it are what they were.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from ...compile import engine

@@ -8,8 +8,6 @@ loops count from constants. Inner loops come first, so that a product can leave 
 Source: Aho, Lam, Sethi & Ullman, Compilers, section 9.5.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from ...ops.elementwise.casting import Cast

@@ -5,8 +5,6 @@ and constant is a constant inside, where other passes fold it. A variable that d
 not asked for and has no effect is dropped, with all that was computed for it alone.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Collection, Sequence
 

@@ -6,8 +6,6 @@ of vectors costs it as much as dozens of elements; NumPy pays less for a row, bu
 operator that meets the vector.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -8,8 +8,6 @@ size that is not known, the batch, counts as 64.
 Source: Cormen et al., Introduction to Algorithms, section 14.2.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Collection, Sequence

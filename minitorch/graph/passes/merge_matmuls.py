@@ -7,8 +7,6 @@ memory in one run. So the machine's cost model decides, for each group by its si
 Source: Jia et al., TASO, SOSP 2019, Figure 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from itertools import takewhile
 

@@ -1,7 +1,5 @@
 """`optimize`: the passes in order, each verified after it has run."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Any
 

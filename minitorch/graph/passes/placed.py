@@ -3,8 +3,6 @@
 Zeros are neither made nor added for each part.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ...arrays.library import Array, Namespace, native_device_of

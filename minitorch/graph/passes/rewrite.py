@@ -4,8 +4,6 @@ Nodes never change; a pass makes new ones where something differs and keeps the 
 and control inputs go over to the new nodes, so errors still name what the user wrote.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

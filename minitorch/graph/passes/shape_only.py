@@ -5,8 +5,6 @@ of a value of the forward pass. Where nobody reads the numbers of that value (a 
 fetched, say) its operator's `infer` gives the shape, and the numbers are never made.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 

@@ -7,8 +7,6 @@ A rule applies where it does not make more transposes than it takes away; the wh
 when fewer are left than before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from ...ops.elementwise.pointwise import Power

@@ -5,8 +5,6 @@ off it; and a loop and all that is inside. A group goes where one of its members
 `device("...")`: a variable's word counts first, then that of the first node inside a loop.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 

@@ -5,8 +5,6 @@ that is needed. A value that can be dead travels behind a flag: a dead token cro
 alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Protocol
 

@@ -1,7 +1,5 @@
 """Runs of graphs with parts that are built late: a step for each set of shapes that is fed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -6,8 +6,6 @@ sizes only the run knows: `ops.joining` cuts gradients at places that are known 
 built, it looks at the shapes of the inputs when it runs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import chain

@@ -10,8 +10,6 @@ becomes the places it names, which a gather then takes along its axis. May impor
 graph but static shapes: nodes use it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is known of a value's shape before the run: all sizes, some of them, or nothing at all."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NoReturn
 

@@ -4,8 +4,6 @@ Slots (momenta, accumulators) are variables that are not trained; `initialize_al
 them like any other, so it belongs after `minimize`.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Sequence
 from typing import ClassVar

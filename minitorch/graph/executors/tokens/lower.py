@@ -13,8 +13,6 @@ death; in a loop one more variable, the turn, hands that order from one iteratio
 Source: Yu et al., Dynamic Control Flow in Large-Scale Machine Learning, EuroSys 2018, section 4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -142,7 +140,7 @@ class Level:
 
     new: dict[Node, Node]
     nodes_of_loop: LoopNodes | None = None
-    outside: Level | None = None
+    outside: "Level | None" = None
     pivot: Node | None = None
     turn: Node | None = None
     effects: list[Node] = field(default_factory=list)
