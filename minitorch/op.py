@@ -186,7 +186,6 @@ class Flat(Op):
     """An operator that no small change of its inputs changes: no gradient flows through it."""
 
     def gradient(self, out_grad: Any, node: Any) -> Gradients:
-        """Return None for each input."""
         return (None,) * len(node.inputs)
 
 
@@ -196,7 +195,6 @@ class KeepsSpec(Op):
     like: ClassVar[int] = 0
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of that input."""
         return specs[self.like]
 
 
@@ -207,7 +205,6 @@ class FixedSpec(Op):
     dtype: DType
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return them."""
         return Spec(self.shape, self.dtype)
 
 

@@ -42,7 +42,6 @@ class HostsTransport(Transport, Probes):
         return bool(self._way_to(src).probe(src, channel))
 
     def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
-        """Return an array in the host's own memory."""
         return self.near.empty(shape, dtype)
 
     def rendezvous(self, context: int, members: tuple[int, ...]) -> Any:

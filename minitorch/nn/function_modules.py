@@ -209,7 +209,6 @@ class _Loss(_FunctionModule):
     """A function of input and target; `reduction` is "mean", "sum" or "none", as in PyTorch."""
 
     def extra_repr(self) -> str:
-        """Return nothing, as PyTorch does."""
         return ""
 
 

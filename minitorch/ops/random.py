@@ -55,7 +55,6 @@ class Drawn(FixedSpec):
         return drawn if as_drawn else cast(drawn * width + self.first, self.dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """There are no inputs."""
         return ()
 
 

@@ -84,6 +84,5 @@ class Replica(Container):
             self.stop()
 
     def stop(self) -> None:
-        """End now."""
         self._model.dispatcher.remove(self._lane)
         super().stop()

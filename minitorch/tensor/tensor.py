@@ -142,7 +142,6 @@ class Tensor(Exchange):
 
     @property
     def wants(self) -> tuple[bool, ...]:
-        """For each input, whether it requires a gradient."""
         return tuple([value.requires_grad for value in self.inputs])
 
     @property

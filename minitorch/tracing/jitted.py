@@ -222,7 +222,6 @@ class Compiled(Jitted):
         self.eager = True
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        """Return what the function gives."""
         if not self.eager:
             try:
                 return super().__call__(*args, **kwargs)

@@ -232,7 +232,6 @@ class Call(Op):
         return {}
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Run the way back."""
         way = self.way
         arriving = dict(out_grad.by_place) if isinstance(out_grad, Arriving) else {0: out_grad}
         dtypes = [seed.dtype for seed in way.seeds]

@@ -74,7 +74,6 @@ class Symbol(Tensor):
 
     @classmethod
     def of(cls, node: Node, tracer: Tracer, requires_grad: bool = False) -> Symbol:
-        """Return a symbol for a node."""
         symbol: Symbol = object.__new__(cls)
         symbol.node, symbol.tracer, symbol.stale, symbol.source = node, tracer, False, None
         symbol.requires_grad, symbol.op, symbol.inputs = requires_grad, None, ()
@@ -106,17 +105,14 @@ class Symbol(Tensor):
 
     @property
     def dtype(self) -> Any:
-        """The dtype."""
         return self.node.dtype
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
         return len(self.node.shape)
 
     @property
     def device(self) -> Device:
-        """The device of the example inputs."""
         return self.tracer.device
 
     def as_node(self) -> Node:
@@ -124,7 +120,6 @@ class Symbol(Tensor):
         return self.tracer.node_of(self)
 
     def detach(self) -> Symbol:
-        """Return the same value, through which no gradient passes."""
         return Symbol.of(build(StopGradient(), (self.node,)), self.tracer)
 
     _set_data = _refusal("`.data` is set", "a traced tensor", "Use copy_, or return the new value.")

@@ -98,7 +98,6 @@ class DeviceC10dTransport(HoldsTensors, Transport):
             raise peer_error("recv", self.rank, src, error) from error
 
     def close(self) -> None:
-        """Wait until all is sent."""
         while self._sends:
             self._sends.popleft()[0].wait()
         synchronize(self.device)

@@ -80,7 +80,6 @@ class TcpWorld(ThreadWorld):
         return np.empty(shape, dtype)
 
     def wait(self, receive: Receive, timeout_s: float | None) -> None:
-        """Block until `receive` has its message."""
         self.waits.begin()
         super().wait(receive, timeout_s)
 

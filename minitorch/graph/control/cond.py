@@ -76,7 +76,6 @@ class Merge(Routing):
         return first
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """Send the gradient to the input that was alive."""
         which = build(MergeIndex(), node.inputs)
         kind = kind_of(out_grad)
         sides = range(len(node.inputs))

@@ -62,7 +62,6 @@ class StackRows(StackOp):
         return xp.stack([xp.asarray(r) for r in (items if self.first_on_top else items[::-1])])
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """The gradient's rows as a list."""
         return build(Spread(self.first_on_top), (out_grad,), kind=HandleNode)
 
 
@@ -86,7 +85,6 @@ class Collect(KeepsSpec, StackOp):
         return total
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """The gradient's rows as a list."""
         return build(Spread(self.first_on_top), (out_grad,), kind=HandleNode), None
 
 

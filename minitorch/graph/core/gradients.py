@@ -154,5 +154,4 @@ class Identity(StopGradient):
     """The input itself, as a node of its own: a place to fetch, name or order."""
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """Return the gradient unchanged."""
         return out_grad

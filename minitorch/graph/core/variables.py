@@ -121,7 +121,6 @@ class Read(KeepsSpec, StateOp):
         return self.variable.value_in(state)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """Return the gradient unchanged, for the variable."""
         return out_grad
 
 
@@ -277,7 +276,6 @@ class Assign(StateOp):
         return new
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the variable's spec."""
         shape = self.variable.shape
         return Spec(specs[0].shape if isinstance(shape, UnknownShape) else shape, specs[0].dtype)
 

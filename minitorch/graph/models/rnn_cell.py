@@ -156,7 +156,6 @@ class GRUCell(BasicRNNCell):
             self.kernel, self.bias = _weights((n, self.units), dtype)
 
     def call(self, inputs: Node, state: Any) -> tuple[Node, State]:
-        """Return h' twice."""
         gates = sigmoid(_affine([inputs, state], self.gate_kernel, self.gate_bias))
         r, u = split(gates, 2, axis=1)
         candidate = self.activation(_affine([inputs, r * state], self.kernel, self.bias))

@@ -48,7 +48,6 @@ class PlaceEach(Op):
         return Spec(self.shape, specs[0].dtype)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """Return the picked elements of the gradient."""
         return tuple(take_pattern(out_grad, pattern, ()) for pattern in self.patterns)
 
 

@@ -63,7 +63,6 @@ class PlacedSession(Session):
 
     @property
     def writes_files(self) -> bool:
-        """Whether this is the first rank."""
         return self.ranks.rank == 0
 
     def place(self, order: Sequence[Node], fed: Collection[Node] = ()) -> dict[Node, int]:

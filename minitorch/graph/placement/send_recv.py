@@ -138,7 +138,6 @@ class Recv(FixedSpec, StateOp):
         self.shape, self.dtype = like.shape, like.dtype
 
     def run(self, state: State, *arrays: Array) -> Any:
-        """Receive what `Send` sends."""
         if self.wire.flagged and not self._check_received(self.ranks.recv(self.src), FLAG)[0]:
             return DEAD
         return (

@@ -95,7 +95,6 @@ class AsScalar(Op):
         return Spec((), specs[0].dtype)
 
     def gradient(self, out_grad: Value, node: Value) -> Gradients:
-        """Return the gradient unchanged."""
         return out_grad
 
     def _check(self, shape: Shape) -> None:

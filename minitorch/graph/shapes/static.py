@@ -70,7 +70,6 @@ class UnknownShape(StaticShape):
     __len__ = __iter__ = __contains__ = __getitem__ = as_list = _refuse
 
     def is_fully_defined(self) -> bool:
-        """Return False."""
         return False
 
     def __eq__(self, other: object) -> bool:

@@ -59,7 +59,6 @@ class Move(KeepsSpec):
         return move(x, self.device)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the gradient moved back."""
         x = node.inputs[0]
         back = x.device if isinstance(getattr(x, "device", None), Device) else device_of(x)
         return (apply(Move(back), out_grad),)
@@ -78,7 +77,6 @@ class Clone(KeepsSpec):
         return rows_of(x, x.shape) if turned else copy_array(x)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the gradient as it is."""
         return (out_grad,)
 
 

@@ -92,7 +92,6 @@ class Unary(Elementwise):
     """A row of one input."""
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the row's derivative."""
         if not self.partials:
             return (None,)
         return (self.partials[0](out_grad, node.inputs[0], node.output),)

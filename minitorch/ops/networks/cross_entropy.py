@@ -136,7 +136,6 @@ class ClassLossesGrad(KeepsSpec, OfClasses):
         return _shares(xp, x, index, g, self, counted)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """As of `CrossEntropyGrad`, a gradient a row."""
         x, index, g = node.inputs
         flow = insert_axes(where(ne(index, self.ignore_index), g, 0.0), (1,)) * out_grad
         y = apply(Softmax(1), x)

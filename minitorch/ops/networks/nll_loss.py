@@ -97,7 +97,6 @@ class PickedGrad(KeepsSpec, OfClasses):
         self.mean = mean
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
-        """Return the gradient of the log-probabilities."""
         safe, counts, n = select_counted_rows(xp, index, x.shape[1], self.ignore_index)
         into: Array = xp.zeros_like(x)
         share = -g / n if self.mean else -g

@@ -147,7 +147,6 @@ class _OfLayer(Op):
         return _loop(self.kind, self.backwards, length, batch, inputs[2].shape[1])
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the result, on the device of the inputs."""
         if xp is np:
             return self._run(*arrays)
         return asarray(self._run(*map(to_numpy, arrays)), place=device_of(arrays[0]))

@@ -122,7 +122,6 @@ class ResampleBack(Resample):
         return Spec(_replace_size(specs[0].shape, self.dim, self.grid.old), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the gradient resampled."""
         return (apply(Resample(self.dim, self.grid), out_grad),)
 
 
@@ -167,7 +166,6 @@ class SumNeighbours(Stretch):
         return Spec((*shape[: self.dim], shorter, *shape[self.dim + 1 :]), dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Every neighbour gets the gradient of the sum."""
         return (apply(Stretch(self.dim, self.times), out_grad),)
 
 

@@ -115,7 +115,6 @@ class Sum(Reduction):
         return Spec(super().infer(*specs).shape, _dtype_of_sum(specs[0].dtype))
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Every element gets the gradient of its sum."""
         x = node.inputs[0]
         return (expand_to(self.spread(out_grad, x), x),)
 

@@ -44,7 +44,6 @@ class Pad(Movement):
         return Spec(shape, specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the gradient without its border."""
         return (apply(Pad(tuple((-a, -b) for a, b in self.widths)), out_grad),)
 
 
@@ -175,5 +174,4 @@ class SurroundGradient(_Surrounding):
         return Spec(self._grow(specs[0].shape, -1), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the gradient with such a border."""
         return (apply(Surround(self.borders), out_grad),)

@@ -56,7 +56,6 @@ class Gather(AlongDim):
     name = "gather"
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
-        """Return the picked elements."""
         by_kernel: Array | None = compiled.gather(x, index, self.dim) if xp is np else None
         if by_kernel is not None:
             return by_kernel

@@ -53,7 +53,6 @@ class Slice(Op):
         return Spec(infer_sliced_shape(specs[0].shape, self.index), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return zeros with the gradient in the slice."""
         return (place_pattern(out_grad, self.index, (), node.inputs[0]),)
 
 
@@ -162,7 +161,6 @@ class PlaceAdd(Op):
         return Spec(specs[-1].shape if self.shape is None else self.shape, specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the picked elements of the gradient."""
         rest = node.inputs[1:]
         indices = rest[:-1] if self.shape is None else rest
         return (take_pattern(out_grad, self.pattern, indices), *(None for _ in rest))

@@ -46,7 +46,6 @@ class Triangle(KeepsSpec, Movement):
         return triangle
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the triangle of the gradient."""
         return (apply(self, out_grad),)
 
 
@@ -82,7 +81,6 @@ class Diagonal(Movement):
         return diagonal
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return zeros with the gradient on the diagonal."""
         return (apply(OnDiagonal(self.offset, node.inputs[0].shape[-2:]), out_grad),)
 
 
@@ -105,7 +103,6 @@ class OnDiagonal(Movement):
         return Spec((*specs[0].shape[:-1], *self.sizes), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the diagonal of the gradient."""
         return (apply(Diagonal(self.offset), out_grad),)
 
 
@@ -186,7 +183,6 @@ class Fold(Movement):
         return Spec(tuple(shape), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the windows of the gradient."""
         return (apply(Unfold(self.dim, node.inputs[0].shape[-1], self.step), out_grad),)
 
 

@@ -49,7 +49,6 @@ class Reshape(Movement):
         return Spec(fill_in(self.shape, numel(specs[0].shape), "reshape"), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the gradient under the old shape."""
         return (reshape_like(out_grad, node.inputs[0]), None)[: len(node.inputs)]
 
 
@@ -76,7 +75,6 @@ class Permute(Movement):
         return Spec(tuple(specs[0].shape[d] for d in self.dims), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the gradient with the axes back in place."""
         back = sorted(range(len(self.dims)), key=self.dims.__getitem__)
         return (apply(Permute(tuple(back)), out_grad),)
 
@@ -104,13 +102,11 @@ class InsertAxes(Axes):
     """New axes of size 1 at the places `dims` of the result."""
 
     def resize(self, shape: Shape) -> Shape:
-        """Return the shape with ones put in."""
         sizes = iter(shape)
         rank = len(shape) + len(self.dims)
         return tuple(1 if i in self.dims else next(sizes) for i in range(rank))
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the gradient without the axes."""
         return (remove_axes(out_grad, self.dims),)
 
 
@@ -118,11 +114,9 @@ class RemoveAxes(Axes):
     """Without the axes `dims`, which have size 1."""
 
     def resize(self, shape: Shape) -> Shape:
-        """Return the shape without the axes."""
         return tuple(size for i, size in enumerate(shape) if i not in self.dims)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the gradient with the axes put back."""
         return (insert_axes(out_grad, self.dims),)
 
 
@@ -147,7 +141,6 @@ class Flip(KeepsSpec, Movement):
         return copy_array(xp.flip(x, axis=self.dims))
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the gradient reversed."""
         return (apply(self, out_grad),)
 
 

@@ -90,7 +90,6 @@ class Engine(Container):
         }
 
     def join(self) -> None:
-        """Take work."""
         self._wake()
 
     def retire(self) -> None:
