@@ -290,8 +290,8 @@ def _name_if_built_in(type_name: str) -> str:
 
     A learner's own exception may be called what a hidden check has given to it.
     """
-    known = isinstance(getattr(builtins, type_name, None), type)
-    return type_name if known else "an exception"
+    is_built_in = isinstance(getattr(builtins, type_name, None), type)
+    return type_name if is_built_in else "an exception"
 
 
 def _explain(

@@ -123,8 +123,8 @@ def grade(arguments: argparse.Namespace) -> None:
     items = items_of(arguments.paths)
     _make_directory(arguments.out)
     stored = [submission for item in items if (submission := _find_graded(arguments, item))]
-    known = {submission.item for submission in stored}
-    graded = stored + _grade_all(lab, [item for item in items if item not in known], arguments)
+    before = {submission.item for submission in stored}
+    graded = stored + _grade_all(lab, [item for item in items if item not in before], arguments)
     if not arguments.json and len(graded) > 1:
         print(summary(graded))
     if not arguments.json and len(graded) > len(stored):

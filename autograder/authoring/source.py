@@ -224,10 +224,10 @@ def _points(cell: Cell, name: str, path: Path) -> float:
     return points
 
 
-def _check_attributes(cell: Cell, path: Path, known: set[str], hints: bool = False) -> None:
+def _check_attributes(cell: Cell, path: Path, allowed: set[str], hints: bool = False) -> None:
     for key in cell.attributes:
-        if key not in known and not (hints and re.fullmatch(r"(hint|rubric)\d+", key)):
-            expected = ", ".join(sorted(known))
+        if key not in allowed and not (hints and re.fullmatch(r"(hint|rubric)\d+", key)):
+            expected = ", ".join(sorted(allowed))
             problem = f"attribute: got {key!r}, expected one of {expected}."
             raise SourceError(str(path), cell.line, problem)
     if "question" not in cell.attributes and "points" in cell.attributes:

@@ -316,11 +316,11 @@ def tasks_of(lab: Lab, checks: Checks) -> Iterator[Task]:
     Raises:
         LabError: a check names no question of the lab, or a manual one.
     """
-    known = {q.name for q in lab.questions if not q.manual}
+    question_names = {q.name for q in lab.questions if not q.manual}
     for check in checks.checks:
-        if check.question not in known:
+        if check.question not in question_names:
             problem = f"check {check.name}: {check.question!r} is no question of {lab.name}"
-            raise LabError(f"{problem}. Its questions: {', '.join(sorted(known))}.")
+            raise LabError(f"{problem}. Its questions: {', '.join(sorted(question_names))}.")
     for question in lab.questions:
         own = checks.of(question.name)
         total = sum(check.weight for check in own) or 1.0

@@ -156,16 +156,16 @@ class Supply:
             self._zygotes.clear()
 
 
-def _await_hello(made: Process) -> None:
+def _await_hello(worker: Process) -> None:
     """Wait for the worker's hello."""
     deadline = time.monotonic() + process.START_S
-    while time.monotonic() < deadline and not made.channel.closed:
-        pump([made.channel], deadline - time.monotonic())
+    while time.monotonic() < deadline and not worker.channel.closed:
+        pump([worker.channel], deadline - time.monotonic())
         with contextlib.suppress(WireError):
-            if made.channel.take() is not NOTHING:
+            if worker.channel.take() is not NOTHING:
                 return
-    how = made.ending()
-    raise SandboxError(f"sandbox: the worker did not start: {last_words(made.channel) or how}")
+    how = worker.ending()
+    raise SandboxError(f"sandbox: the worker did not start: {last_words(worker.channel) or how}")
 
 
 def _processes_of_this_user() -> int:

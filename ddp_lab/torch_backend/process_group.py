@@ -58,8 +58,8 @@ def operation_of(op: Any) -> str:
         dist.ReduceOp.BOR: "bor",
         dist.ReduceOp.BXOR: "bxor",
     }
-    for known, name in names.items():
-        if op == known:
+    for reduce_op, name in names.items():
+        if op == reduce_op:
             return name
     raise InvalidArgument(
         f"ddp_lab backend: unknown reduction: got {op}, expected one of "

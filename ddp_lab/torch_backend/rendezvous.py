@@ -222,8 +222,8 @@ def _write_roster(store: Any, name: str, size: int, entry: str) -> Roster:
     others = [store.get(f"{name}/here/{peer}") for peer in range(1, size)]
     entries = [json.loads(text) for text in (entry, *others)]
     links = [links for _, links in entries]
-    known = {ends: link for ends, link in links[0].items() if all(ends in of for of in links)}
-    facts = secrets.token_hex(8), [machine for machine, _ in entries], known
+    common = {ends: link for ends, link in links[0].items() if all(ends in of for of in links)}
+    facts = secrets.token_hex(8), [machine for machine, _ in entries], common
     store.set(f"{name}/roster", json.dumps(facts))
     return Roster(name, *facts)
 

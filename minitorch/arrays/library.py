@@ -130,8 +130,8 @@ def finfo(dtype: DTypeLike = None) -> SimpleNamespace:
     kind = _default if dtype is None else as_dtype(dtype)
     if kind.kind != "f":
         raise DTypeError(f"finfo: got {kind}, expected a floating dtype. Use iinfo.")
-    known = np.finfo(host_dtype(kind))  # bfloat16 has float32's exponents, and 8 digits
-    eps, greatest, tiny = float(known.eps), float(known.max), float(known.tiny)
+    numpys = np.finfo(host_dtype(kind))  # bfloat16 has float32's exponents, and 8 digits
+    eps, greatest, tiny = float(numpys.eps), float(numpys.max), float(numpys.tiny)
     if kind is bfloat16:
         eps, greatest = 2.0**-7, (2.0 - 2.0**-7) * 2.0**127
     limits = {"eps": eps, "max": greatest, "min": -greatest, "tiny": tiny}

@@ -34,13 +34,13 @@ class _FunctionModule(Module):
     def __init_subclass__(cls, of: Callable[..., Any] | None = None, options: str = "") -> None:
         super().__init_subclass__()
         if of is not None:
-            known = inspect.signature(of).parameters
+            parameters = inspect.signature(of).parameters
             cls.function = staticmethod(of)
             cls.options = tuple(options.split())
             cls.defaults = {
-                name: False if name == "inplace" else known[name].default
+                name: False if name == "inplace" else parameters[name].default
                 for name in cls.options
-                if name in known or name == "inplace"
+                if name in parameters or name == "inplace"
             }
 
     def __init__(self, *args: Any, **kwargs: object) -> None:

@@ -131,10 +131,10 @@ def _sums(record: Record, first_back: int) -> Sums:
 def _box(
     record: Record, i: int, computed: dict[int, int], visited: dict[int, int], sums: Sums
 ) -> Boxed:
-    known = computed.get(i, 0)
+    begin = computed.get(i, 0)
     lines = heading(record, i)
     if record.numbers[i] is not None:
-        lines.append(Line(brief(record.numbers[i]), forever(known, "code value")))
+        lines.append(Line(brief(record.numbers[i]), forever(begin, "code value")))
     row = len(lines)
     so_far = {at: (total, count) for at, total, count in sums.get(i, [])}  # the last at a position
     lines += [
@@ -142,10 +142,10 @@ def _box(
         for at, later in pairwise([*sorted(so_far), ALWAYS])
     ]
     base = "box" if record.numbers[i] is None else "box value"
-    changes: list[tuple[int, str | None]] = [(0, base if not known else "box idle"), (known, base)]
+    changes: list[tuple[int, str | None]] = [(0, "box idle" if begin else base), (begin, base)]
     if i in visited:
         changes.append((visited[i], "box grad"))
-    rings = tuple(at for at in (known, visited.get(i, 0)) if at)
+    rings = tuple(at for at in (begin, visited.get(i, 0)) if at)
     return Boxed(i, tuple(lines), phases(sorted(changes, key=lambda c: c[0])), rings,
                  round=not record.ops[i])  # fmt: skip
 

@@ -177,9 +177,9 @@ def _step(before: Stage, after: Stage, k: int, count: int) -> Step:
     if not _differ(before, after):
         return Step(f"{head}nothing to do here; {plural(len(after.nodes), 'node')}.")
     old, new = before.names, after.names
-    left, known = set(new.values()), set(old.values())
+    left, before_nodes = set(new.values()), set(old.values())
     removed = [_describe(n) for n in before.nodes if old[n] not in left]
-    new_words = [_describe(n) for n in after.nodes if new[n] not in known]
+    new_words = [_describe(n) for n in after.nodes if new[n] not in before_nodes]
     text = (
         f"{head}{plural(len(before.nodes), 'node')} become {len(after.nodes)}, and a predicted "
         f"{in_seconds(before.predicted_s)} become {in_seconds(after.predicted_s)}."

@@ -116,14 +116,14 @@ class Function:
                 outputs = cls.forward(*args)
                 cls.setup_context(ctx, args, outputs)
         results = outputs if isinstance(outputs, tuple) else (outputs,)
-        made = tuple([Tensor._new(r.array) if isinstance(r, Tensor) else r for r in results])
+        tensors = tuple([Tensor._new(r.array) if isinstance(r, Tensor) else r for r in results])
         if recording.on and any(ctx.needs_input_grad):
-            _remember(cls, ctx, args, results, made)
-        return made if isinstance(outputs, tuple) else made[0]
+            _remember(cls, ctx, args, results, tensors)
+        return tensors if isinstance(outputs, tuple) else tensors[0]
 
 
 def _remember(
-    cls: type[Function], ctx: Context, args: Values, results: Values, made: Values
+    cls: type[Function], ctx: Context, args: Values, results: Values, tensors: Values
 ) -> None:
     """Let what `forward` made remember how to go back."""
     for i, (tensor, _) in enumerate(ctx._saved):
@@ -132,12 +132,12 @@ def _remember(
                 ctx.places[i] = place
     flowing = {
         place: value
-        for place, (result, value) in enumerate(zip(results, made, strict=True))
+        for place, (result, value) in enumerate(zip(results, tensors, strict=True))
         if isinstance(value, Tensor) and value.dtype.kind == "f"
         if not any(result is constant for constant in ctx._constant)
     }
     inputs = tuple([arg for arg in args if isinstance(arg, Tensor)])
-    call = _Call(cls, ctx, [isinstance(arg, Tensor) for arg in args], made)
+    call = _Call(cls, ctx, [isinstance(arg, Tensor) for arg in args], tensors)
     attach(call, inputs, flowing)
 
 
@@ -148,10 +148,12 @@ class _Call(Op):
     reads_inputs = False
 
     def __init__(
-        self, cls: type[Function], ctx: Context, tensors: list[bool], made: Values
+        self, cls: type[Function], ctx: Context, tensors: list[bool], values: Values
     ) -> None:
         self.cls, self.ctx, self.tensors = cls, ctx, tensors
-        self.specs = [(r.shape, r.dtype, r.device) if isinstance(r, Tensor) else None for r in made]
+        self.specs = [
+            (r.shape, r.dtype, r.device) if isinstance(r, Tensor) else None for r in values
+        ]
 
     @property
     def name(self) -> str:

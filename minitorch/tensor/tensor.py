@@ -315,14 +315,14 @@ class Tensor(Exchange):
         return clock.count(self.array)
 
 
-def _record(made: Tensor, op: Op, inputs: tuple[Tensor, ...]) -> None:
+def _record(result: Tensor, op: Op, inputs: tuple[Tensor, ...]) -> None:
     """Let the result of an operator know its inputs where one requires a gradient."""
     for value in inputs:
-        if value.requires_grad and (made.array.dtype is float32 or _is_floating(made.array)):
-            made.requires_grad, made.op, made.inputs = True, op, inputs
+        if value.requires_grad and (result.array.dtype is float32 or _is_floating(result.array)):
+            result.requires_grad, result.op, result.inputs = True, op, inputs
             return
     if op.views:
-        note_view(made, op, inputs)
+        note_view(result, op, inputs)
 
 
 def tensor(

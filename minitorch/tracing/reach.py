@@ -79,7 +79,7 @@ class Reach:
         counts: what the function itself sets to other numbers while it is traced.
     """
 
-    def __init__(self, function: object, given: Iterable[object] = ()) -> None:
+    def __init__(self, function: object, arguments: Iterable[object] = ()) -> None:
         self.counts: list[str] = []
         self._names, count = {"forward", "__call__"}, 0
         self._read = set[str]()
@@ -89,7 +89,7 @@ class Reach:
             self._contents: list[tuple[Any, bytes]] = []
             self._spaces: list[tuple[dict[str, object], set[str]]] = []  # of objects, as they were
             self._seen: dict[int, object] = {}
-            for value in (function, *given):
+            for value in (function, *arguments):
                 self._search(value)
             self._search_modules()
         self.streams = [

@@ -74,6 +74,7 @@ class Symbol(Tensor):
 
     @classmethod
     def of(cls, node: Node, tracer: Tracer, requires_grad: bool = False) -> Symbol:
+        """Return a symbol for a node."""
         symbol: Symbol = object.__new__(cls)
         symbol.node, symbol.tracer, symbol.stale, symbol.source = node, tracer, False, None
         symbol.requires_grad, symbol.op, symbol.inputs = requires_grad, None, ()

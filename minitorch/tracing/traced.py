@@ -325,12 +325,12 @@ def swap_buffers(
 
 
 @contextmanager
-def forbid_changes(given: object, operation: str) -> Iterator[None]:
+def forbid_changes(arguments: object, operation: str) -> Iterator[None]:
     """Raise if lists or dicts among the arguments are other ones after: the caller's would not."""
     before, after = list[Tensor](), list[Tensor]()
-    kind, _ = flatten(given, before, operation)
+    kind, _ = flatten(arguments, before, operation)
     yield
-    if flatten(given, after, operation)[0] != kind or [*map(id, before)] != [*map(id, after)]:
+    if flatten(arguments, after, operation)[0] != kind or [*map(id, before)] != [*map(id, after)]:
         raise GraphError(
             f"{operation}: the function changes a list or dict that it was given, which a run of "
             "the graph would not. Return what is new, or change a copy."

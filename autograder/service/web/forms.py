@@ -144,12 +144,12 @@ class _Question:
 
 def _question(course: Here, lab: RecordedLab, question: QuestionName) -> _Question:
     """Return a question that people mark, as far as the lab can be read, or have marked before."""
-    known = course.catalog.rubrics(lab)
-    if known and question not in known:
+    rubrics = course.catalog.rubrics(lab)
+    if rubrics and question not in rubrics:
         with course.store.database.read() as connection:
             piles = marking.shares(connection)
         if (lab, question) not in ((pile.lab, pile.question) for pile in piles):
-            expected = f"expected one of: {', '.join(known)[:200]}"
+            expected = f"expected one of: {', '.join(rubrics)[:200]}"
             raise Refused(404, f"{lab}: question for a person: got {question!r}, {expected}.")
     return _Question(lab, question)
 

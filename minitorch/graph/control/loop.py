@@ -53,8 +53,8 @@ def while_loop(
         results = body(*rebuild(now))
         after = _next_values(loop_vars, results if isinstance(results, list | tuple) else [results])
     _check(now, after)
-    made = While.capture(test, after, now, parallel_iterations)
-    values = rebuild(loop_outputs(made, first, name))
+    loop = While.capture(test, after, now, parallel_iterations)
+    values = rebuild(loop_outputs(loop, first, name))
     return values[0] if len(values) == 1 else values
 
 

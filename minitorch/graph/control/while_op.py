@@ -66,9 +66,9 @@ class While(StackOp):
         captured = outer_nodes([test, *body], variables)
         with outside():
             entrances = [placeholder_like(node, "captured") for node in captured]
-        known: dict[Node, Node] = dict(zip(captured, entrances, strict=True))
-        known.update((v, v) for v in variables)
-        test, *after = copy_nodes([test, *body], known)
+        copies: dict[Node, Node] = dict(zip(captured, entrances, strict=True))
+        copies.update((v, v) for v in variables)
+        test, *after = copy_nodes([test, *body], copies)
         loop = cls(test, after, variables, entrances, (), parallel_iterations)
         loop.captured, loop.built = captured, built
         return loop

@@ -229,12 +229,12 @@ def compile(node: object) -> Callable[..., Any]:
     flatten_fetches(node, get_default_graph(), leaves)
     session = Session(graph=leaves[0].graph if leaves else None, optimize=True)
     inputs = _by_name([n for n in list_needed(leaves, ()) if isinstance(n, Placeholder | Variable)])
-    known: dict[tuple[str, ...], list[Node]] = {}  # the nodes for arguments in an order seen before
+    orders: dict[tuple[str, ...], list[Node]] = {}  # the nodes for arguments, by orders seen before
 
     def function(**arrays: object) -> Any:
-        nodes = known.get(tuple(arrays))
+        nodes = orders.get(tuple(arrays))
         if nodes is None:
-            nodes = known[tuple(arrays)] = _inputs_by_name(arrays, inputs, session)
+            nodes = orders[tuple(arrays)] = _inputs_by_name(arrays, inputs, session)
         return session.run(node, dict(zip(nodes, arrays.values(), strict=True)))
 
     function.__doc__ = f"Compute it from {', '.join(inputs) or 'nothing'}."

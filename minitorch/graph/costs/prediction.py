@@ -114,10 +114,10 @@ def count_rounds(node: Node, most: int = MOST) -> int | None:
     sources = dict(zip(loop.given, node.inputs, strict=True))
     if not all(_is_small(sources[p]) for p in used):
         return None
-    known = {p: sources[p].value for p in loop.entrances if p in used}
+    constants = {p: sources[p].value for p in loop.entrances if p in used}
     now = {loop.variables[i]: node.inputs[i].value for i in deciding}
     try:
-        return _count_rounds(loop, order, deciding, known, now, most)
+        return _count_rounds(loop, order, deciding, constants, now, most)
     except (MinitorchError, ArithmeticError, ValueError, TypeError):
         return None
 
@@ -126,12 +126,12 @@ def _count_rounds(
     loop: While,
     order: Sequence[Node],
     deciding: Sequence[int],
-    known: dict[Node, Array],
+    constants: dict[Node, Array],
     now: dict[Node, Array],
     most: int,
 ) -> int:
     for done in range(most):
-        values = {**known, **now}
+        values = {**constants, **now}
         with np.errstate(all="ignore"):
             for node in order:
                 values[node] = _value(node, values)

@@ -314,8 +314,8 @@ def follows(rule: Rule, from_rules: Sequence[Rule]) -> bool:
     seen, waiting = {start}, [start]
     while waiting and len(seen) < REACH:
         term = waiting.pop(0)
-        for known in from_rules:
-            for way in (known, known.reverse):
+        for base in from_rules:
+            for way in (base, base.reverse):
                 for other in rewrites(term, way.before[0], way.after[0]):
                     if other == end:
                         return True

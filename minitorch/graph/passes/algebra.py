@@ -28,13 +28,13 @@ Simplify = Callable[..., Node | None]
 
 def algebra(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches simplified until no rule applies any more."""
-    known: dict[Node, Deadness] = {}
+    deadness: dict[Node, Deadness] = {}
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if node.op is None or any(source in fed for source in inputs):
             return None
         if isinstance(node.op, SHAPED) and not all(
-            die_first(node.inputs[:1], source, known) for source in node.inputs[1:]
+            die_first(node.inputs[:1], source, deadness) for source in node.inputs[1:]
         ):
             return None
         for simplify in _rules_of(node):
@@ -45,7 +45,7 @@ def algebra(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
 
     for _ in range(ROUNDS):
         order = schedule(fetches, fed)
-        known = deadness_of(order, fed)
+        deadness = deadness_of(order, fed)
         after = rewrite(fetches, rule, fed, at=set(filter(_has_rules, order)))
         if all(a is b for a, b in zip(after, fetches, strict=True)):
             break

@@ -28,7 +28,7 @@ def _pivots(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     order = schedule(fetches, fed)
     if not any(node.control_inputs for node in order):
         return list(fetches)
-    known, idle = deadness_of(order, fed), _idle(order, fed)
+    deadness, idle = deadness_of(order, fed), _idle(order, fed)
     new: dict[Node, Node] = {}
     for node in order:
         if not node.control_inputs and new.keys().isdisjoint(node.inputs):
@@ -36,7 +36,7 @@ def _pivots(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
         if node in fed or not may_change(node):
             continue
         inputs = replace_nodes(node.inputs, new)
-        waits = [s for s in node.control_inputs if not is_spared(node, s, known)]
+        waits = [s for s in node.control_inputs if not is_spared(node, s, deadness)]
         if isinstance(node, Constant):
             waits = [s for s in waits if s not in idle]
         new[node] = over(node, inputs, tuple(new.get(s, s) for s in waits))

@@ -98,10 +98,10 @@ def _would_wait(node: Node, users: Mapping[Node, Sequence[Node]]) -> bool:
 
 def _elementwise(node: Node) -> bool:
     if isinstance(node.op, Cast):
-        known = node.inputs[0].dtype.kind == "b" and node.dtype.kind == "f"
+        is_fusible = node.inputs[0].dtype.kind == "b" and node.dtype.kind == "f"
     else:
-        known = isinstance(node.op, Elementwise | Power)
-    return known and simple(node)
+        is_fusible = isinstance(node.op, Elementwise | Power)
+    return is_fusible and simple(node)
 
 
 def _reduces(node: Node) -> bool:

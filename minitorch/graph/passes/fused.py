@@ -50,13 +50,13 @@ class FusedSequence(Op):
 
     def infer(self, *specs: Spec) -> Spec:
         results: list[Spec] = []
-        known: dict[object, Spec] = {}  # many parts are one operator on inputs of one type
+        spec_of: dict[object, Spec] = {}  # many parts are one operator on inputs of one type
         for op, operands in self.parts:
             inputs = [results[-1 - i] if i < 0 else specs[i] for i in operands]
             key = (id(op), *inputs)
-            if key not in known:
-                known[key] = op.infer(*inputs)
-            results.append(known[key])
+            if key not in spec_of:
+                spec_of[key] = op.infer(*inputs)
+            results.append(spec_of[key])
         return results[-1]
 
     def find_culprit(self, *specs: Spec) -> Origin | None:

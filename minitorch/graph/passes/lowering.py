@@ -47,8 +47,8 @@ def row_of(op: Op) -> tuple[str, float]:
         return "power", float(op.exponent)
     if isinstance(op, Cast):
         return ("as_number" if op.dtype.name in ("float32", "float64") else ""), 0.0
-    known = ROWS.get(op.name) is op and op.name in KERNEL_ROWS
-    return (op.name if known else ""), 0.0
+    is_own_row = ROWS.get(op.name) is op and op.name in KERNEL_ROWS
+    return (op.name if is_own_row else ""), 0.0
 
 
 def names_of(parts: Parts) -> list[str]:

@@ -45,8 +45,8 @@ class ShapeOnly(Op):
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return one 0, stretched; the one of the last call, where the shapes are those."""
         looks = (xp, [(a.shape, a.dtype) for a in arrays])
-        known, zeros = self._last
-        if zeros is None or known != looks:
+        last_looks, zeros = self._last
+        if zeros is None or last_looks != looks:
             spec = self.infer(*[Spec(tuple(a.shape), dtype_of(a)) for a in arrays])
             zeros = xp.broadcast_to(xp.zeros((), dtype=native_dtype(xp, self.dtype)), spec.shape)
             self._last = (looks, zeros)

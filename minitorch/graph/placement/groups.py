@@ -76,8 +76,8 @@ class Groups:
         """Return the rank of the device that `node` asks for."""
         name = node.device or ""
         number = re.search(r"/task:(\d+)(?=/|$)", name) or re.search(r"(\d+)$", name)
-        known = [key for key in self.ranks if name == key or name.startswith(f"{key}/")]
-        rank = self.ranks[max(known, key=len)] if known else int(number[1]) if number else -1
+        keys = [key for key in self.ranks if name == key or name.startswith(f"{key}/")]
+        rank = self.ranks[max(keys, key=len)] if keys else int(number[1]) if number else -1
         if not 0 <= rank < self.n_devices:
             raise node.error(
                 f"place: there is no device {name!r}: got {self.n_devices} ranks. End the name "

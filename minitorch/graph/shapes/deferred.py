@@ -43,9 +43,9 @@ def late(
     build: Callable[..., object], inputs: Sequence[object], dtype: DType, shape: object = None
 ) -> Any:
     """Return a node that stands for `build(*inputs)`, with what is known of its shape."""
-    known = as_static(shape)
-    node = Late(build, dtype, known)(*inputs)
-    node.shape = known  # though that of an input is not
+    static = as_static(shape)
+    node = Late(build, dtype, static)(*inputs)
+    node.shape = static  # though that of an input is not
     return node
 
 

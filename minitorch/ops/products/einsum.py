@@ -145,8 +145,8 @@ def _parse(equation: str, operands: tuple[Any, ...]) -> tuple[list[str], str]:
         once = sorted(c for c in set("".join(terms)) - {"."} if "".join(terms).count(c) == 1)
         return spelled, dots + "".join(once)
     result = result.replace("...", dots)
-    known = set("".join(spelled))
-    if not set(result) <= known or len(set(result)) != len(result):
+    letters_used = set("".join(spelled))
+    if not set(result) <= letters_used or len(set(result)) != len(result):
         raise ArgumentError(
             f"einsum: got result {result!r} in {equation!r}, expected letters of the operands, "
             "each once."

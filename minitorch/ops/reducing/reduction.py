@@ -187,8 +187,8 @@ def sum(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = 
 
 def nansum(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Kind:
     """Return the sum along `dim` of what is not NaN."""
-    known: Kind = where(x == x, x, 0)
-    return sum(known, dim, keepdim, dtype=dtype)
+    numbers: Kind = where(x == x, x, 0)
+    return sum(numbers, dim, keepdim, dtype=dtype)
 
 
 def extreme(x: Kind, dim: Dims, keepdim: bool, kind: type[Extreme], largest: bool) -> Kind:

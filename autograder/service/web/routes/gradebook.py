@@ -153,9 +153,9 @@ def _add_decisions(api: APIRouter, pages: APIRouter, course: Course) -> None:
         learner = course.person(login)
         decide(store.database, store.clock(), lab, learner, body, by)
         now = [vars(d) for d in store.submissions.decisions([learner.id], lab)]
-        known = {name: now[0][name] for name in ("points", "max_score", "comment")} if now else {}
-        excused = bool(now) and known["points"] is None
-        return {"lab": lab, "login": learner.login, "excused": excused, **known}
+        decided = {name: now[0][name] for name in ("points", "max_score", "comment")} if now else {}
+        excused = bool(now) and decided["points"] is None
+        return {"lab": lab, "login": learner.login, "excused": excused, **decided}
 
     @pages.get("/rule")
     def show_rule(person: access.InstructorVisitor) -> Response:

@@ -162,15 +162,15 @@ class Lowering:
 
     def lower_nodes(self, nodes: Sequence[Node], level: Level) -> list[Node]:
         """Return what stands for `nodes`, once all that they need has been built in `level`."""
-        known = set(level.new)
-        order = schedule(nodes, known)
-        risky, before = maybe_dead(order, known), Effects()
+        ready = set(level.new)
+        order = schedule(nodes, ready)
+        risky, before = maybe_dead(order, ready), Effects()
         for node in order:
-            if node in known or _is_taken(node):
+            if node in ready or _is_taken(node):
                 continue
             if isinstance(node.op, While):
                 taken = [
-                    n for n in order if n not in known and _is_taken(n) and n.inputs[0] is node
+                    n for n in order if n not in ready and _is_taken(n) and n.inputs[0] is node
                 ]
                 first, last = self._loop(node, level, risky, taken)
                 level.new[node] = last  # for what only waits for the loop
