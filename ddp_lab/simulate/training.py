@@ -301,11 +301,7 @@ def _state_bytes(n_bytes: Sequence[float], dp: int, how: _How) -> float:
 
 
 def _memory(stages: Sequence[_Stage], held: Sequence[int], memory_bytes: float) -> list[float]:
-    """Return the bytes that a device of each stage needs.
-
-    Raises:
-        DoesNotFit: one has fewer.
-    """
+    """Return the bytes that a device of each stage needs."""
     needs = []
     for number, (stage, count) in enumerate(zip(stages, held, strict=True)):
         need = stage.state_bytes + count * stage.kept_bytes

@@ -55,11 +55,7 @@ def as_tensor(data: object, dtype: DTypeLike = None, device: DeviceLike = None) 
 
 
 def _shape(name: str, size: tuple[object, ...]) -> tuple[int, ...]:
-    """Return the sizes of a new tensor.
-
-    Raises:
-        ArgumentError: a negative one.
-    """
+    """Return the sizes of a new tensor."""
     shape = sizes(size)
     if any(n < 0 for n in shape):
         raise ArgumentError(f"{name}: got size {shape}, expected no negative size.")

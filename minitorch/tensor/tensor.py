@@ -287,11 +287,7 @@ class Tensor(Exchange):
         return Tensor._new(self._own_array())
 
     def _check_unmodified(self) -> None:
-        """Raise if a value that the gradient of `op` needs was overwritten since.
-
-        Raises:
-            ModifiedInPlace: names the operator and the value.
-        """
+        """Raise if a value that the gradient of `op` needs was overwritten since."""
         op = self.op
         if op is None or self._stamp == FREED:
             return

@@ -12,14 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.arrays.library import (
-    CPU,
-    Array,
-    Device,
-    DType,
-    bfloat16,
-    to_numpy,
-)
+from minitorch.arrays.library import CPU, Array, Device, DType, bfloat16, to_numpy
 from minitorch.arrays.promotion import result_type
 from minitorch.errors import DeviceError, GraphError
 from minitorch.graph.core.gradients import StopGradient
@@ -135,11 +128,7 @@ class Tracer:
         return captured[1]
 
     def _has(self, dtype: DType) -> DType:
-        """Return a dtype that graphs have.
-
-        Raises:
-            GraphError: bfloat16, which NumPy has not.
-        """
+        """Return a dtype that graphs have."""
         if dtype is bfloat16:
             raise GraphError(f"{self.operation}: a graph has no bfloat16. Use .float() before.")
         return dtype

@@ -221,11 +221,7 @@ def _convert(node: Node, value: object) -> Array:
 
 
 def _cast(array: Array, dtype: DType) -> Array:
-    """Return `array` as `dtype`.
-
-    Raises:
-        TypeError, ValueError: it is no array of numbers, or a number would become another one.
-    """
+    """Return `array` as `dtype`."""
     if array.dtype.kind == "c":
         raise TypeError(f"{array.dtype} would lose its imaginary part")
     if array.dtype.kind in "USMm" or (array.dtype.kind == "O" and None in array.ravel().tolist()):

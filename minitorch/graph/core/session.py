@@ -251,11 +251,7 @@ def _by_name(nodes: Sequence[Placeholder | Variable]) -> dict[str, Node]:
 
 
 def _inputs_by_name(arrays: Iterable[str], inputs: dict[str, Node], session: Session) -> list[Node]:
-    """Return the inputs of these names; what is left out gets its initial value.
-
-    Raises:
-        GraphError: an argument is missing or unknown; lists the names.
-    """
+    """Return the inputs of these names; what is left out gets its initial value."""
     argument_of = {node.name: name for name, node in inputs.items()}
     names = [argument_of.get(name, name) for name in arrays]
     starts = {name: n.initializer for name, n in inputs.items() if isinstance(n, Variable)}

@@ -95,11 +95,7 @@ def range(
 
 
 def _sizes(shape: object) -> tuple[int, ...]:
-    """Return a shape as sizes; one number is one axis.
-
-    Raises:
-        GraphError: a size is not known.
-    """
+    """Return a shape as sizes; one number is one axis."""
     sizes = as_static([shape] if isinstance(shape, int | np.integer) else shape)
     if not sizes.is_fully_defined():
         raise GraphError(f"shape: got {shape}, expected every size. Use tf.shape for the others.")

@@ -86,11 +86,7 @@ class Groups:
         return rank
 
     def _obey(self, nodes: Sequence[Node]) -> None:
-        """Put groups on the devices that the program names.
-
-        Raises:
-            GraphError: two variables that belong together are wanted on two devices.
-        """
+        """Put groups on the devices that the program names."""
         named: dict[Node, Node] = {}
         chosen = [node for node in nodes if node.device is not None]
         for node in sorted(chosen, key=_turn):

@@ -70,11 +70,7 @@ true_divide = _float_row(
 
 
 def _check_divisor(a: Array, b: Array) -> None:
-    """Refuse integers over zero: NumPy gives 0, which is no quotient.
-
-    Raises:
-        ArgumentError: an integer would be divided by 0.
-    """
+    """Refuse integers over zero: NumPy gives 0, which is no quotient."""
     if type(b) in HOST_TYPES and dtype_of(a).kind in "iu" and not (b.all() if b.ndim else b):
         raise ArgumentError("division: an integer divided by zero. Convert with .float(), or mask.")
 

@@ -249,11 +249,7 @@ def cross_entropy(
 def _hard(
     x: Kind, target: Kind, weight: Kind | None, ignore: int, reduction: str, smoothing: float
 ) -> Kind:
-    """Return the loss of classes, with the axes behind theirs as one; by rows if unknown.
-
-    Raises:
-        ShapeError: the classes or the weights are not as many as the logits want.
-    """
+    """Return the loss of classes, with the axes behind theirs as one; by rows if unknown."""
     shape, rank, classes = tuple(x.shape), len(x.shape), target
     count, expected = shape[1], shape[:1] + shape[2:]
     if tuple(target.shape) != expected and None not in (*expected, *target.shape):

@@ -45,11 +45,7 @@ def layer_norm(
 
 
 def _last_axes(name: str, x: Kind, sizes: Sequence[int], *vectors: Kind | None) -> tuple[int, ...]:
-    """Return the last axes of `x`, which have these sizes, as each vector that is given has.
-
-    Raises:
-        ShapeError: they have others.
-    """
+    """Return the last axes of `x`, which have these sizes, as each vector that is given has."""
     last, shape = tuple(sizes), tuple(x.shape)
     lead = len(shape) - len(last)
     if not last or shape[lead:] != last:

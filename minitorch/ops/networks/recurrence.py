@@ -16,13 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...arrays.library import (
-    Array,
-    Namespace,
-    asarray,
-    device_of,
-    to_numpy,
-)
+from ...arrays.library import Array, Namespace, asarray, device_of, to_numpy
 from ...op import Flat, Gradients, Kind, Methods, Op, Spec, apply
 from ...vjp import pull_back
 from ..elementwise.casting import clone
