@@ -239,7 +239,7 @@ def run_check(
         explained = _explain(result, str(error), "Not attempted: something is not implemented.")
         return replace(explained, outcome=Outcome.NOT_ATTEMPTED)
     except StudentError as error:
-        short = f"Your code raised {_known_name(error.type_name)}."
+        short = f"Your code raised {_name_if_built_in(error.type_name)}."
         what = _deadlock(error) or f"Your code raised {error}"
         message = "\n".join(filter(None, [what, error.where]))
         return _explain(result, message, short, error.traceback)
@@ -285,13 +285,13 @@ def _unusable(hidden: bool, last: str, error: BaseException) -> str:
     return printable(f"{last}. Is that of the form that the docstring asks for?")
 
 
-def _known_name(type_name: str) -> str:
+def _name_if_built_in(type_name: str) -> str:
     """Return the name of a built-in exception; of any other only that it is one.
 
     A learner's own exception may be called what a hidden check has given to it.
     """
-    known = isinstance(getattr(builtins, type_name, None), type)
-    return type_name if known else "an exception"
+    is_built_in = isinstance(getattr(builtins, type_name, None), type)
+    return type_name if is_built_in else "an exception"
 
 
 def _explain(

@@ -109,12 +109,12 @@ def check(arguments: argparse.Namespace) -> int:
 
 def _count_checks(grader: "LabGrader") -> str:
     """Return how many checks learners run themselves, and how many more run at submission."""
-    from autograder.learner.card import counted_checks
+    from autograder.learner.card import count_checks
 
     hidden = sum(task.check.hidden for task in grader.tasks)
     here = len(grader.tasks) - hidden
     more = hidden + sum(question.hidden_checks for question in grader.lab.questions)
-    return counted_checks(here, more)
+    return count_checks(here, more)
 
 
 def grade(arguments: argparse.Namespace) -> None:
@@ -123,8 +123,8 @@ def grade(arguments: argparse.Namespace) -> None:
     items = items_of(arguments.paths)
     _make_directory(arguments.out)
     stored = [submission for item in items if (submission := _find_graded(arguments, item))]
-    known = {submission.item for submission in stored}
-    graded = stored + _grade_all(lab, [item for item in items if item not in known], arguments)
+    before = {submission.item for submission in stored}
+    graded = stored + _grade_all(lab, [item for item in items if item not in before], arguments)
     if not arguments.json and len(graded) > 1:
         print(summary(graded))
     if not arguments.json and len(graded) > len(stored):

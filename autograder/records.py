@@ -209,8 +209,8 @@ class CheckResult:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "CheckResult":
         """Return the result that `asdict` wrote; keys that it does not know are left out."""
-        known = _keep_fields(cls, data)
-        return cls(**{**known, "outcome": Outcome(known["outcome"])})
+        fields = _keep_fields(cls, data)
+        return cls(**{**fields, "outcome": Outcome(fields["outcome"])})
 
     @property
     def said(self) -> str:
@@ -265,11 +265,11 @@ class Report:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Report":
         """Return the report that `to_dict` wrote; keys that it does not know are left out."""
-        known = _keep_fields(cls, data)
-        known["results"] = tuple(map(CheckResult.from_dict, data.get("results", ())))
-        known["manual"] = tuple(_manual(m) for m in data.get("manual", ()))
-        known["notes"] = tuple(data.get("notes", ()))
-        return cls(**known)
+        fields = _keep_fields(cls, data)
+        fields["results"] = tuple(map(CheckResult.from_dict, data.get("results", ())))
+        fields["manual"] = tuple(_manual(m) for m in data.get("manual", ()))
+        fields["notes"] = tuple(data.get("notes", ()))
+        return cls(**fields)
 
     def with_totals(self) -> "Report":
         """Return this report with `score` and `max_score` summed over its checks.
@@ -295,6 +295,6 @@ def _keep_fields(cls: Any, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _manual(data: Mapping[str, Any]) -> ManualAnswer:
-    known = _keep_fields(ManualAnswer, data)
-    rubric = tuple(RubricItem(**item) for item in known["rubric"])
-    return ManualAnswer(**{**known, "rubric": rubric, "items": tuple(known.get("items", ()))})
+    fields = _keep_fields(ManualAnswer, data)
+    rubric = tuple(RubricItem(**item) for item in fields["rubric"])
+    return ManualAnswer(**{**fields, "rubric": rubric, "items": tuple(fields.get("items", ()))})

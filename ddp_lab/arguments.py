@@ -64,10 +64,10 @@ def check_sizes(operation: str, what: str, n_bytes: float, world_size: int, *cos
 
 def check_name(operation: str, kind: str, value: Any, names: Iterable[str]) -> None:
     """Raise `InvalidArgument` unless `value` is one of the names of that kind of thing."""
-    known = list(names)
-    if not isinstance(value, str) or value not in known:
+    expected = list(names)
+    if not isinstance(value, str) or value not in expected:
         raise InvalidArgument(
-            f"{operation}: unknown {kind}: got {value!r}, expected one of {', '.join(known)}. "
+            f"{operation}: unknown {kind}: got {value!r}, expected one of {', '.join(expected)}. "
             "Choose one of these names."
         )
 

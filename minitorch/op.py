@@ -60,7 +60,7 @@ from .arrays.library import (
     namespace,
 )
 from .arrays.promotion import result_type, scalar_dtype
-from .arrays.shapes import Shape, known
+from .arrays.shapes import Shape, is_known
 from .errors import DTypeError, GraphError, NoGradientRule, ShapeError
 
 if TYPE_CHECKING:
@@ -186,7 +186,6 @@ class Flat(Op):
     """An operator that no small change of its inputs changes: no gradient flows through it."""
 
     def gradient(self, out_grad: Any, node: Any) -> Gradients:
-        """Return None for each input."""
         return (None,) * len(node.inputs)
 
 
@@ -196,7 +195,6 @@ class KeepsSpec(Op):
     like: ClassVar[int] = 0
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of that input."""
         return specs[self.like]
 
 
@@ -207,7 +205,6 @@ class FixedSpec(Op):
     dtype: DType
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return them."""
         return Spec(self.shape, self.dtype)
 
 
@@ -266,7 +263,7 @@ def infer_by_trial(op: Op, specs: Sequence[Spec]) -> Spec:
     changes with the guess is unknown too.
     """
     first = _trial(op, specs, 2)
-    if all(known(spec.shape) for spec in specs):
+    if all(is_known(spec.shape) for spec in specs):
         return first
     second = _trial(op, specs, 3)
     shape = tuple(a if a == b else None for a, b in zip(first.shape, second.shape, strict=True))
@@ -281,7 +278,7 @@ def _trial(op: Op, specs: Sequence[Spec], guess: int) -> Spec:
             result = np.asarray(op.compute(np, *zeros))
     except Exception as error:
         got = ", ".join(str(spec.shape) for spec in specs)
-        if not all(known(spec.shape) for spec in specs):
+        if not all(is_known(spec.shape) for spec in specs):
             raise GraphError(
                 f"{op.name}: cannot tell its shape: got inputs {got} with unknown sizes, and a "
                 f"trial with {guess} fails ({error}). Define infer(self, *specs)."

@@ -226,11 +226,7 @@ def _read(content: bytes, start: int, place: Any) -> Any:
 
 
 def _views(entries: Mapping[str, Any], data: memoryview) -> dict[str, np.ndarray]:
-    """Return the array of each entry of a header, in the memory of `data`.
-
-    Raises:
-        ValueError: the entries are not one behind the other, or are not all of `data`.
-    """
+    """Return the array of each entry of a header, in the memory of `data`."""
     arrays, at = {}, 0
     for name, entry in sorted(entries.items(), key=lambda item: item[1]["data_offsets"]):
         halves, shape = entry["dtype"] == "BF16", tuple(entry["shape"])

@@ -24,7 +24,7 @@ ASKING: dict[str, tuple[str, ...]] = {  # functions; all of a file's if none
     "ddp_lab/launch/launcher.py": ("on_gpus",),
     "ddp_lab/transport/connect.py": ("device_of",),
     "ddp_lab/transport/device.py": (),
-    "minitorch/arrays/generator.py": ("Generator.manual_seed", "Generator._drawn"),
+    "minitorch/arrays/generator.py": ("Generator.manual_seed", "Generator._draw"),
     "minitorch/arrays/library.py": (
         *("device", "cuda_device_count", "native_module", "device_of", "native_device"),
         "to_numpy",

@@ -52,9 +52,9 @@ def list_reachable(thief: FrameType) -> tuple[list[Any], set[int]]:
     And the ids of what is no find: what the judge's frames hold, directly or not, and the thief's.
     """
     probes, judges = _calling_frames(thief)
-    known = gc.get_objects()[-MOST:]
-    young = [o for o in known if not isinstance(o, (*CODE, FrameType))]
-    cells = [o.__closure__ for o in known if type(o) is FunctionType]
+    newest = gc.get_objects()[-MOST:]
+    young = [o for o in newest if not isinstance(o, (*CODE, FrameType))]
+    cells = [o.__closure__ for o in newest if type(o) is FunctionType]
     held = [value for frame in probes for value in frame.f_locals.values()]
     parts = gc.get_referents(*[value for value in held if not isinstance(value, CODE)])
     referents = gc.get_referents(*young, *filter(None, cells))

@@ -74,12 +74,12 @@ def _trial(grader: LabGrader, request: Request) -> Answer:
     """Return what a forked child finds, or that it was ended."""
     numbered = enumerate(request["cells"], 1)
     statements = [data for number, text in numbered for data in _statements(text, number)]
-    known = frozenset(sys.modules)
+    imported_before = frozenset(sys.modules)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
-        _child(grader, statements, request, writer, known)
+        _child(grader, statements, request, writer, imported_before)
     os.close(writer)
     ends = time.monotonic() + request["timeout_s"]
     data = b"".join(_chunks(reader, ends))
@@ -116,7 +116,7 @@ def _child(
     statements: Sequence[Analysed],
     request: Request,
     writer: int,
-    known: frozenset[str],
+    imported_before: frozenset[str],
 ) -> None:
     try:
         with contextlib.suppress(ProcessLookupError):
@@ -127,7 +127,7 @@ def _child(
             os.dup2(quiet, descriptor)
         gc.freeze()  # what was there before any answer is no thief's find
         results = _results(grader, statements, request)
-        imported = [name for name in sys.modules if name not in known]
+        imported = [name for name in sys.modules if name not in imported_before]
         text = json.dumps({"results": results, "imported": imported}).encode()
         while text:
             text = text[os.write(writer, text) :]

@@ -58,7 +58,7 @@ def audience(lab: Lab) -> str:
     tags = lab.audience.split()
     wrong = [tag for tag in tags if tag not in AUDIENCES]
     if wrong:
-        known = ", ".join(AUDIENCES)
-        raise LabError(f"{lab.name}: audience: got {wrong[0]!r}, expected some of {known}.")
+        expected = ", ".join(AUDIENCES)
+        raise LabError(f"{lab.name}: audience: got {wrong[0]!r}, expected some of {expected}.")
     named = tags if {"cpu", "gpu"} & set(tags) else ["cpu", *tags]
     return ", ".join(AUDIENCES[tag] for tag in named)

@@ -121,7 +121,7 @@ def _closure(nodes: list[ast.stmt], roots: set[int]) -> set[int]:
     """Return `roots` and the statements that bind what they read, and so on."""
     binders: dict[str, set[int]] = {}
     for index, node in enumerate(nodes):
-        for name in _bound(node):
+        for name in _names_bound_by(node):
             binders.setdefault(name, set()).add(index)
     needed: set[int] = set()
     waiting = list(roots)
@@ -144,7 +144,7 @@ def _is_check(node: ast.stmt) -> bool:
     return any("check" in ast.unparse(call) for call in calls)
 
 
-def _bound(node: ast.stmt) -> set[str]:
+def _names_bound_by(node: ast.stmt) -> set[str]:
     if isinstance(node, _ALWAYS):
         return {(alias.asname or alias.name).split(".")[0] for alias in node.names}
     if _name_of(node):

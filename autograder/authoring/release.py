@@ -46,7 +46,7 @@ def release(
     with Trials(lab) as trials:
         reasons = list(contradictions(lab, checks, trials))
         if audited and not reasons:
-            reasons = list(_paid(lab, trials))
+            reasons = list(_report_unearned(lab, trials))
     if reasons:
         raise ReleaseRefused(lab.name, reasons)
     files = learner_files(lab, checks)
@@ -117,7 +117,7 @@ def contradictions(lab: Lab, checks: Checks, trials: Trials) -> Iterator[str]:
         yield from _not_caught(mistake, verdict, trial.ended)
 
 
-def _paid(lab: Lab, trials: Trials) -> Iterator[str]:
+def _report_unearned(lab: Lab, trials: Trials) -> Iterator[str]:
     """Yield which checks pay an answer that does nothing."""
     for paid in find_unearned_points(lab, trials):
         yield (

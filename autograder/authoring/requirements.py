@@ -21,10 +21,10 @@ def verify_requirements(checks: "Sequence[Check]") -> None:
 
     No such check, one of another question, or a chain that comes back to where it began.
     """
-    known = {check.name: check for check in checks}
+    by_name = {check.name: check for check in checks}
     for check, name in ((c, name) for c in checks for name in c.requires):
         problem = f"check {check.name}: requires {name!r}"
-        other = known.get(name)
+        other = by_name.get(name)
         own = [c.name for c in checks if c.question == check.question and c is not check]
         if other is None:
             expected = ", ".join(own) or "none: the question has no other check"
@@ -34,19 +34,19 @@ def verify_requirements(checks: "Sequence[Check]") -> None:
                 f"{problem}, a check of {other.question!r}, "
                 f"expected one of the same question, {check.question!r}."
             )
-        back = _way(name, check.name, known)
+        back = _way(name, check.name, by_name)
         if back:
             chain = " -> ".join([check.name, *back])
             raise LabError(f"{problem}, which comes back to it: {chain}. Cut it.")
 
 
-def _way(start: str, end: str, known: "Mapping[str, Check]") -> list[str]:
+def _way(start: str, end: str, by_name: "Mapping[str, Check]") -> list[str]:
     """Return the names from `start` to `end`, each required by the one before; none: no way."""
     ways, seen = [[start]], {start}
     for way in ways:
         if way[-1] == end:
             return way
-        new = [n for n in known[way[-1]].requires if n in known and n not in seen]
+        new = [n for n in by_name[way[-1]].requires if n in by_name and n not in seen]
         seen.update(new)
         ways += [[*way, name] for name in new]
     return []
@@ -54,10 +54,10 @@ def _way(start: str, end: str, known: "Mapping[str, Check]") -> list[str]:
 
 def list_requirements(checks: "Sequence[Check]", name: str) -> list[str]:
     """Return the names of what `name` requires, and what these require, nearest first."""
-    known = {check.name: check for check in checks}
-    names = list(dict.fromkeys(known[name].requires))
+    by_name = {check.name: check for check in checks}
+    names = list(dict.fromkeys(by_name[name].requires))
     for other in names:
-        names += [n for n in known[other].requires if n not in names]
+        names += [n for n in by_name[other].requires if n not in names]
     return names
 
 
@@ -69,16 +69,16 @@ def apply_requirements(
     A check that holds while the one that it requires does not earns nothing and says why; one
     that failed keeps its own message. What is required but was not run takes nothing away.
     """
-    known = {check.name: check for check in checks}
+    by_name = {check.name: check for check in checks}
     settled_results: dict[str, CheckResult] = {}
 
     def settle(name: str) -> CheckResult:
         if name not in settled_results:
             settled_results[name] = results[name]
-            for other in known[name].requires:
+            for other in by_name[name].requires:
                 if other in results:
                     settled_results[name] = _withhold_points(
-                        settled_results[name], known[other], settle(other)
+                        settled_results[name], by_name[other], settle(other)
                     )
         return settled_results[name]
 

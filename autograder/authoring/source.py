@@ -42,7 +42,7 @@ def load_lab(directory: Path | str) -> Lab:
         raise UnknownLab(f"lab: {directory}: {reason}. Name a directory with lab.py and checks.py.")
     cells = tuple(cells_of(_read(path), str(path)))
     for cell in cells:
-        _known_attributes(cell, path, _KNOWN, hints=True)
+        _check_attributes(cell, path, _KNOWN, hints=True)
     name = directory.resolve().name
     questions = tuple(_questions(cells, path))
     audience = cells[0].attributes.get("audience", "cpu") if cells else "cpu"
@@ -68,7 +68,7 @@ def load_wrong_answers(directory: Path | str) -> tuple[WrongAnswer, ...]:
         return ()
     cells = [c for c in cells_of(_read(path), str(path)) if "wrong" in c.attributes]
     for cell in cells:
-        _known_attributes(cell, path, _KNOWN_WRONG)
+        _check_attributes(cell, path, _KNOWN_WRONG)
         lacking = sorted(_KNOWN_WRONG - cell.attributes.keys())
         if lacking:
             raise SourceError(str(path), cell.line, f"wrong answer lacks {', '.join(lacking)}.")
@@ -224,10 +224,10 @@ def _points(cell: Cell, name: str, path: Path) -> float:
     return points
 
 
-def _known_attributes(cell: Cell, path: Path, known: set[str], hints: bool = False) -> None:
+def _check_attributes(cell: Cell, path: Path, allowed: set[str], hints: bool = False) -> None:
     for key in cell.attributes:
-        if key not in known and not (hints and re.fullmatch(r"(hint|rubric)\d+", key)):
-            expected = ", ".join(sorted(known))
+        if key not in allowed and not (hints and re.fullmatch(r"(hint|rubric)\d+", key)):
+            expected = ", ".join(sorted(allowed))
             problem = f"attribute: got {key!r}, expected one of {expected}."
             raise SourceError(str(path), cell.line, problem)
     if "question" not in cell.attributes and "points" in cell.attributes:

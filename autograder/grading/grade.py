@@ -80,9 +80,9 @@ class LabGrader:
         self.tasks = tuple(tasks_of(lab, self.checks))
         self.limits = self.checks.settings.limits()
         self.read_s = READ_S
-        self._open = open_student or self._sandboxed
+        self._open = open_student or self._open_sandbox
         self._source = _nothing if open_student else _workers(source)
-        handed_out = statements_of([("code", text) for text in _handed_out_code(lab)])
+        handed_out = statements_of([("code", text) for text in _read_handed_out_code(lab)])
         self._given = definitions(handed_out)
         self._given_texts = frozenset(analysed.statement.text for analysed in handed_out)
         starters = {q.name: statements_of([("code", q.starter)]) for q in lab.questions}
@@ -191,7 +191,7 @@ class LabGrader:
         if source is not None and source.failure is not None:
             raise source.failure  # a check that asked for another took it for a mistake
         results = {task: by_check[task.check.name] for task in tasks}
-        notes = list(dict.fromkeys(_stopped(failure) for failure in failures))
+        notes = list(dict.fromkeys(_describe_stop(failure) for failure in failures))
         return results, [*notes[:MAX_NOTES], *student_notes], kind
 
     def _retry_with_everything(
@@ -228,7 +228,7 @@ class LabGrader:
                 better |= {name: again[name] for name in names}
         return better
 
-    def _sandboxed(self, limits: Limits) -> AbstractContextManager[WorkerStudent]:
+    def _open_sandbox(self, limits: Limits) -> AbstractContextManager[WorkerStudent]:
         from autograder.sandbox.host import Sandbox
 
         return Sandbox(limits, preload=self.checks.settings.loaded, source=self._source())
@@ -316,11 +316,11 @@ def tasks_of(lab: Lab, checks: Checks) -> Iterator[Task]:
     Raises:
         LabError: a check names no question of the lab, or a manual one.
     """
-    known = {q.name for q in lab.questions if not q.manual}
+    question_names = {q.name for q in lab.questions if not q.manual}
     for check in checks.checks:
-        if check.question not in known:
+        if check.question not in question_names:
             problem = f"check {check.name}: {check.question!r} is no question of {lab.name}"
-            raise LabError(f"{problem}. Its questions: {', '.join(sorted(known))}.")
+            raise LabError(f"{problem}. Its questions: {', '.join(sorted(question_names))}.")
     for question in lab.questions:
         own = checks.of(question.name)
         total = sum(check.weight for check in own) or 1.0
@@ -339,14 +339,14 @@ def _workers(source: "Supply | None") -> "Callable[[], Supply | None]":
         return lambda: source
     from autograder.sandbox import worker_pool
 
-    return worker_pool.shared
+    return worker_pool.supply
 
 
 def _nothing() -> None:
     """Return no source: the student is not of the sandbox."""
 
 
-def _handed_out_code(lab: Lab) -> list[str]:
+def _read_handed_out_code(lab: Lab) -> list[str]:
     """Return the code that learners are given, cell by cell, as far as the lab has it."""
     if not lab.cells and (lab.directory / SOURCE).is_file():
         lab = load_lab(lab.directory)
@@ -380,7 +380,7 @@ def _explain_not_attempted(question: Question, texts: dict[str, str]) -> str:
     return f"Not attempted: nothing in the notebook defines {' or '.join(names)}."
 
 
-def _stopped(failure: Failure) -> str:
+def _describe_stop(failure: Failure) -> str:
     at = failure.statement
     text = f"Cell {at.cell}, line {at.line} stopped: {failure.type_name}: {failure.message}"
     return printable(text, 300)

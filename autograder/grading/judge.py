@@ -86,7 +86,7 @@ class Judge:
         return {"report": report.to_dict()}
 
     def _grader(self, lab: Path, timeout_s: float | None) -> LabGrader:
-        stamp = (lab, timeout_s, [_changed(lab / name) for name in (SOURCE, CHECKS)])
+        stamp = (lab, timeout_s, [_modified_ns(lab / name) for name in (SOURCE, CHECKS)])
         ready = self._ready.get(lab.name)
         if ready is None or ready[0] != stamp:
             grader = LabGrader(load_lab(lab), source=self._source)
@@ -96,7 +96,7 @@ class Judge:
         return ready[1]
 
 
-def _changed(path: Path) -> int | None:
+def _modified_ns(path: Path) -> int | None:
     try:
         return path.stat().st_mtime_ns
     except OSError:

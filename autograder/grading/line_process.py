@@ -95,7 +95,7 @@ class LineProcess:
         """
         line = json.dumps(request).encode() + b"\n"
         try:
-            answer: Answer = json.loads(self._exchanged(line, timeout_s))
+            answer: Answer = json.loads(self._exchange(line, timeout_s))
         except TimeoutError as error:
             self.kill()
             raise self._end(overran=True) from error
@@ -106,7 +106,7 @@ class LineProcess:
             self._errors.truncate()
         return answer
 
-    def _exchanged(self, line: bytes, timeout_s: float | None) -> bytes:
+    def _exchange(self, line: bytes, timeout_s: float | None) -> bytes:
         """Write a line and return the one that comes back."""
         ends = math.inf if timeout_s is None else time.monotonic() + timeout_s
         unsent, received = memoryview(line), bytearray()
@@ -123,7 +123,7 @@ class LineProcess:
                 for key, _ in is_readable:
                     if key.fileobj is self._output:
                         received += self._read()
-                    elif not (unsent := unsent[self._written(unsent) :]):
+                    elif not (unsent := unsent[self._write(unsent) :]):
                         ready.unregister(self._input)
         return bytes(received)
 
@@ -133,7 +133,7 @@ class LineProcess:
             raise EOFError
         return part
 
-    def _written(self, unsent: memoryview) -> int:
+    def _write(self, unsent: memoryview) -> int:
         try:
             return os.write(self._input.fileno(), unsent)
         except BrokenPipeError:  # it has no reader any more; what it said last is still to be read

@@ -74,7 +74,7 @@ def to_text(report: Report, *, colour: bool = False) -> str:
         sign = SIGNS[result.outcome]
         sign = f"\x1b[{COLOURS[result.outcome]}m{sign}\x1b[0m" if colour else sign
         points = f"{number(result.score)}/{number(result.max_score)}"
-        name = printable(f"{result.question}: {shown_title(result)}", 300)
+        name = printable(f"{result.question}: {title_of(result)}", 300)
         name += " (runs at submission only)" if result.hidden else ""
         lines.append(f"  {sign} {points:>9}  {name}")
         if result.output:
@@ -142,14 +142,14 @@ def _replace(path: Path, text: str) -> None:
         raise ReportError(f"grade: cannot write {path}: {error.strerror or error}.") from error
 
 
-def shown_title(result: CheckResult) -> str:
+def title_of(result: CheckResult) -> str:
     """Return what a learner reads as the name of a check."""
     return result.title or result.name.replace("_", " ")
 
 
 def _test(result: CheckResult, staff: bool) -> dict[str, Any]:
     as_dict = {
-        "name": f"{result.question}: {shown_title(result)}",
+        "name": f"{result.question}: {title_of(result)}",
         "score": result.score,
         "max_score": result.max_score,
         "status": "passed" if result.outcome is Outcome.CORRECT else "failed",
@@ -188,7 +188,7 @@ def _page() -> "Template":
     pages = Environment(
         loader=PackageLoader("autograder"),
         autoescape=True,
-        finalize=_shown,
+        finalize=_shorten,
         trim_blocks=True,
         undefined=StrictUndefined,
     )
@@ -196,7 +196,7 @@ def _page() -> "Template":
     return pages.get_template("report.html.j2")
 
 
-def _shown(value: Any) -> Any:
+def _shorten(value: Any) -> Any:
     return printable(value, LONGEST) if isinstance(value, str) else value
 
 

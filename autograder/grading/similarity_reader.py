@@ -80,14 +80,14 @@ def _name(path: str) -> str:
 def main() -> None:
     """Serve notebooks until the input closes."""
     lab = load_lab(Path(sys.argv[1]))
-    known = fingerprint_handouts(lab)
+    handout_prints = fingerprint_handouts(lab)
 
     def read(request: Request) -> Answer:
         try:
             texts = answers(lab, base64.b64decode(request["notebook"]))
         except (SubmissionError, RecursionError, MemoryError):
             texts = {}
-        fresh = {name: list(prints(text) - known[name]) for name, text in texts.items()}
+        fresh = {name: list(prints(text) - handout_prints[name]) for name, text in texts.items()}
         return {"texts": texts, "prints": fresh}
 
     Serving().run(read)

@@ -94,7 +94,7 @@ def more_checks(more: int) -> str:
     return f"; {more} more {'runs' if more == 1 else 'run'} when you submit"
 
 
-def counted_checks(here: int, more: int) -> str:
+def count_checks(here: int, more: int) -> str:
     """Return how many checks run here and how many more at submission, as a sentence."""
     return f"{count(here, 'check')} {'runs' if here == 1 else 'run'} here{more_checks(more)}."
 

@@ -43,12 +43,12 @@ def follow_theme(shell: Any) -> None:
     shown.mimebundle_formatter.for_type_by_name("matplotlib.figure", "Figure", printer)
 
 
-def page_of(png: str, said: str, width: int | None = None) -> str:
+def page_of(png: str, alt: str, width: int | None = None) -> str:
     """Return an image, base64, as HTML that is dark on dark pages; `width` is in CSS pixels."""
     style = _CSS.read_text(encoding="utf-8")
     size = "" if width is None else f' width="{width}"'
     source = f'src="data:image/png;base64,{png}"'
-    image = f'<img class="course-figure" alt="{escape(said)}"{size} {source}>'
+    image = f'<img class="course-figure" alt="{escape(alt)}"{size} {source}>'
     return f"<style>{style}</style>{image}"
 
 

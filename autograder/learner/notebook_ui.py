@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from autograder.errors import AutograderError, UnknownLab
-from autograder.learner.card import BROKEN, SIGNS, UNCHECKED, Card, card, count, counted_checks
+from autograder.learner.card import BROKEN, SIGNS, UNCHECKED, Card, card, count, count_checks
 from autograder.learner.figures import follow_theme
 from autograder.learner.kernel import follow, one_thread, report_unwritten_answers
 from autograder.printable import printable
@@ -112,7 +112,7 @@ class Notebook:
         """Say the next hint for a question; without a name, for the first that is not solved."""
         if name is None:
             counting = [q for q in self.practice.questions if q.points]  # the others are optional
-            name = next((q.name for q in counting if not self._solved(q)), "")
+            name = next((q.name for q in counting if not self._is_solved(q)), "")
         for question in self._find_questions(name, "hint") if name else []:
             print(self.next_hint(question))
         if not name:
@@ -140,7 +140,7 @@ class Notebook:
         path = answer_file(self.practice.lab.directory, question.name)
         text = ""  # of a file that was there before nothing is known: it runs before the next cell
         if not path.exists():
-            text = self.practice.begun(question).rstrip() + "\n"
+            text = self.practice.current_text(question).rstrip() + "\n"
             path.parent.mkdir(exist_ok=True)
             path.write_text(text, encoding="utf-8")
         self.practice.followed.setdefault(question.name, text)
@@ -280,7 +280,7 @@ class Notebook:
             here, more = self.practice.counts(*self.practice.questions)
         except AutograderError:
             return ""
-        return counted_checks(here, more)
+        return count_checks(here, more)
 
     def _note_sent(self, sent: "HandedIn") -> None:
         """Write the submission down, for the table over all labs."""
@@ -324,7 +324,7 @@ class Notebook:
         print(f"{verb}: there is no question called {name!r}. {meant}")
         return []
 
-    def _solved(self, question: Question) -> bool:
+    def _is_solved(self, question: Question) -> bool:
         judgement = self.practice.judgements.get(question.name)
         return judgement is not None and judgement.outcome is Outcome.CORRECT
 

@@ -248,7 +248,7 @@ class Practice:
                 text = text_in_file(self.lab.directory, question.name)
                 yield from () if text is None else (text,)
 
-    def begun(self, question: Question) -> str:
+    def current_text(self, question: Question) -> str:
         """Return the text of an answer as it stands: what was run last, saved, or handed out."""
         for cell in reversed(self.history()):
             text = plain_python(cell)

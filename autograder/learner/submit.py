@@ -60,7 +60,7 @@ def send(connection: Connection, lab: str, notebook: RunningNotebook) -> HandedI
 
 def dates(connection: Connection, lab: str) -> str:
     """Return until when this learner may hand in a lab, and how often, as far as it is limited."""
-    lab_dates = next((known for known in connection.labs() if known["name"] == lab), {})
+    lab_dates = next((each for each in connection.labs() if each["name"] == lab), {})
     lines = [
         f"{words} {format_local(lab_dates[name])}"
         for name, words in (("opens", "opens"), ("due", "due"), ("late_until", "late until"))

@@ -151,7 +151,7 @@ class Endpoint:
     def progress(self, done: Callable[[], bool], timeout_s: float | None, work: Received) -> None:
         """Take in what has arrived, and wait until `done`; one thread at a time reads."""
         deadline = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
-        with self._state, self._listed(work, deadline):
+        with self._state, self._list(work, deadline):
             is_told = False
             self._take_in(0.0)
             while not done():
@@ -165,7 +165,7 @@ class Endpoint:
                     is_told = self._say_waiting()
 
     @contextlib.contextmanager
-    def _listed(self, work: Received, deadline: float) -> Iterator[None]:
+    def _list(self, work: Received, deadline: float) -> Iterator[None]:
         entry = (work, deadline)
         self._waiting.append(entry)
         try:

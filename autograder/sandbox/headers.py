@@ -62,8 +62,8 @@ class Headers:
         """Return whether `text` is a few known words and short numbers."""
         words = re.findall(r"\w+", text)
         punctuation = re.sub(r"\w", "", text)
-        known = all(word in self._words or _NUMBER.fullmatch(word) for word in words)
-        return known and len(words) <= _MOST_WORDS and len(punctuation) <= _MOST_WORDS
+        all_known = all(word in self._words or _NUMBER.fullmatch(word) for word in words)
+        return all_known and len(words) <= _MOST_WORDS and len(punctuation) <= _MOST_WORDS
 
     def _is_there(self, site: str) -> bool:
         """Return whether `site` is a line of the texts, or of a file that a rank can see."""

@@ -21,7 +21,7 @@ from autograder.records import Failure, Limits, RanksRun, Statement
 from autograder.sandbox import network, pinning, watch, worker_pool
 from autograder.sandbox.channel import MAX_TEXT, NOTHING, pump, unpack
 from autograder.sandbox.headers import Headers
-from autograder.sandbox.process import Process, gone
+from autograder.sandbox.process import Process, ending_error
 from autograder.sandbox.wire import WireError
 from autograder.sandbox.worker_pool import Supply
 from autograder.student.protocol import (
@@ -30,7 +30,7 @@ from autograder.student.protocol import (
     load_each,
     missing,
     rank_arguments,
-    shipped,
+    ship,
 )
 
 NOT_PINNED = (
@@ -48,7 +48,7 @@ class RemoteStudent:
         self.notes: list[str] = []  # for the report: what could not be done as it should be
         self.output = b""  # what workers that have ended printed, cut at `output_bytes`
         self._preload = preload
-        self._supply = source or worker_pool.shared()
+        self._supply = source or worker_pool.supply()
         self._loaded: list[Statement] = []
         self._code: tuple[int, bytes] | None = None  # of so many of `_loaded`
         self._texts: dict[str, str] = {}
@@ -99,7 +99,7 @@ class RemoteStudent:
 
     def probe(self, function: Callable[..., Any], /, **inputs: Any) -> Any:
         """Run `function` beside the learner's code. See `Student.probe`."""
-        return self._request("probe", (*shipped(function), inputs), "your code")
+        return self._request("probe", (*ship(function), inputs), "your code")
 
     def ranks(
         self,
@@ -114,9 +114,9 @@ class RemoteStudent:
         arguments = rank_arguments(inputs, world_size)
         if isinstance(function, str):
             self._find(function)
-        name, text = (function, "") if isinstance(function, str) else shipped(function)
+        name, text = (function, "") if isinstance(function, str) else ship(function)
         began = time.monotonic()
-        code = self._compiled()
+        code = self._compile()
         started = self._supply.workers(self.limits, self._preload, world_size)
         try:
             for rank, args in enumerate(arguments):
@@ -129,7 +129,7 @@ class RemoteStudent:
             for process in started:
                 self._retire(process)
 
-    def _compiled(self) -> bytes:
+    def _compile(self) -> bytes:
         """Return what ranks load: the statements with their code, which the judge passes on unread.
 
         Compiled once for all ranks, where nothing of the learner's has run or will: what a worker
@@ -230,7 +230,7 @@ class RemoteStudent:
             if now >= ends:
                 raise LimitReached("time", f"ended after {now - began:.1f} s")
             if worker.channel.closed:
-                raise gone(worker)
+                raise ending_error(worker)
             if worker.channel.flooded:
                 raise LimitReached("output", "ended by the output limit")
             if now >= looked + watch.TICK_S:
@@ -254,7 +254,7 @@ class Sandbox(AbstractContextManager[RemoteStudent]):
     """A fresh student in a sandbox of its own, which is gone at the end of the `with`.
 
     `preload` names modules to have ready before the clock starts; `source` is where workers come
-    from (`worker_pool.shared()`).
+    from (`worker_pool.supply()`).
     """
 
     def __init__(

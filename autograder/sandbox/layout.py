@@ -45,7 +45,7 @@ def find() -> Layout:
     neighbours = [ours.parent / name for name in COURSE]
     course = [(str(p), f"{COURSE_AT}/{p.name}") for p in neighbours if p.is_dir()]
     worker = [(f"{ours}/{f}.py", f"{WORKER_AT}/autograder/{f}.py") for f in WORKER_FILES]
-    hidden = covered([Path("/usr"), *roots], ours)
+    hidden = cover([Path("/usr"), *roots], ours)
     back = [p for p in sites if any(_within(p, c) for c in hidden)]
     mounts = (
         *((str(p), inside(p)) for p in roots),
@@ -81,7 +81,7 @@ def _package(name: str) -> Path | None:
     return Path(places[0]).resolve() if places else None
 
 
-def covered(visible: list[Path], ours: Path) -> list[Path]:
+def cover(visible: list[Path], ours: Path) -> list[Path]:
     """Return the folders of the judge that would be seen with `visible`, to be covered."""
     installed = ours.parent.name in ("site-packages", "dist-packages")
     judges = [ours, ours.parent / "labs"] if installed else [ours.parent]

@@ -17,7 +17,7 @@ from autograder.sandbox import watch
 from autograder.sandbox.channel import NOTHING, pump, unpack
 from autograder.sandbox.endpoint import MAX_HEADER_BYTES
 from autograder.sandbox.headers import Headers
-from autograder.sandbox.process import Process, gone
+from autograder.sandbox.process import Process, ending_error
 from autograder.sandbox.wire import WireError
 
 MAX_TRAFFIC_BYTES = 512 * MIB
@@ -166,15 +166,15 @@ class Switch:
         for rank in running:
             channel = self.ranks[rank].channel
             if channel.closed:
-                raise gone(self.ranks[rank], f"rank {rank}: ")
+                raise ending_error(self.ranks[rank], f"rank {rank}: ")
             if channel.flooded:
                 raise LimitReached("output", f"rank {rank}: ended by the output limit")
-        stuck = [w for r in running if (w := self._stuck(r)) is not None]
+        stuck = [w for r in running if (w := self._stuck_wait(r)) is not None]
         silent = time.monotonic() - self._heard > SILENCE_S
         if running and len(stuck) == len(running) and (silent or all(a for _, _, a in stuck)):
             raise StudentError("Deadlock", f"every rank waits, and none will send: {self.state()}")
 
-    def _stuck(self, rank: int) -> tuple[list[int], int, bool] | None:
+    def _stuck_wait(self, rank: int) -> tuple[list[int], int, bool] | None:
         """Return what `rank` waits for, unless something is on its way to it."""
         waiting = self._waiting[rank]
         return waiting if waiting and waiting[1] == self._passed_on[rank] else None

@@ -102,7 +102,7 @@ def ending(code: int, *, signalled: bool) -> str:
     return f"it was ended by signal {code}"
 
 
-def gone(process: Process, whose: str = "") -> LimitReached:
+def ending_error(process: Process, whose: str = "") -> LimitReached:
     """Return the error for a worker that ended while it was asked something."""
     how = process.ending()
     if process.group is not None and process.group.out_of_memory():

@@ -137,7 +137,7 @@ class Worker:
 
     def _compile(self, statements: list[tuple[str, int, int]]) -> bytes:
         """Return the statements with their code, for ranks, without running any."""
-        return marshal.dumps([(s, self.student.compiled(_statement(*s))) for s in statements])
+        return marshal.dumps([(s, self.student.compile(_statement(*s))) for s in statements])
 
     def _probe(self, name: str, text: str, inputs: dict[str, Any]) -> Any:
         self.space[PROBE] = probe_function(name, text, self.space)

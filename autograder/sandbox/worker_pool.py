@@ -69,7 +69,7 @@ class Supply:
                 for _ in range(count):
                     started.append(self._start(wall, warm, config, limits))
                 for process_ in started:
-                    _greeted(process_)
+                    _await_hello(process_)
             except SandboxError as error:
                 for process_ in started:
                     process_.end()
@@ -110,10 +110,10 @@ class Supply:
                 self._groups, f"autograder-{os.getpid()}-{number}", limits
             )
         if wall == "bubblewrap" and warm:
-            return self._forked(config, limits, options)
+            return self._fork(config, limits, options)
         return process.start(wall, self._layout, config, number=number, **options)
 
-    def _forked(self, config: dict[str, Any], limits: Limits, options: dict[str, Any]) -> Process:
+    def _fork(self, config: dict[str, Any], limits: Limits, options: dict[str, Any]) -> Process:
         """Return a worker from the zygote; from a new one where the old one was killed."""
         preload = tuple(config["preload"])
         zygote = self._zygote(preload, limits)
@@ -156,16 +156,16 @@ class Supply:
             self._zygotes.clear()
 
 
-def _greeted(made: Process) -> None:
+def _await_hello(worker: Process) -> None:
     """Wait for the worker's hello."""
     deadline = time.monotonic() + process.START_S
-    while time.monotonic() < deadline and not made.channel.closed:
-        pump([made.channel], deadline - time.monotonic())
+    while time.monotonic() < deadline and not worker.channel.closed:
+        pump([worker.channel], deadline - time.monotonic())
         with contextlib.suppress(WireError):
-            if made.channel.take() is not NOTHING:
+            if worker.channel.take() is not NOTHING:
                 return
-    how = made.ending()
-    raise SandboxError(f"sandbox: the worker did not start: {last_words(made.channel) or how}")
+    how = worker.ending()
+    raise SandboxError(f"sandbox: the worker did not start: {last_words(worker.channel) or how}")
 
 
 def _processes_of_this_user() -> int:
@@ -184,7 +184,7 @@ _shared: dict[int, Supply] = {}  # by process
 _sharing = threading.Lock()
 
 
-def shared() -> Supply:
+def supply() -> Supply:
     """Return the supply of this process; a forked child makes its own."""
     with _sharing:
         if os.getpid() not in _shared:

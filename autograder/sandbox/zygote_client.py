@@ -85,13 +85,13 @@ class ZygoteClient:
                 self._control.close()
                 raise outcome
             self._popen = outcome
-            if not self._greeted(preload):
+            if not self._greet(preload):
                 self.close()
                 text = file.read().decode(errors="replace").strip()
                 problem = f"sandbox: bubblewrap did not start: {text[-500:]}"
                 raise SandboxError(f"{problem} Help: when_it_does_not_work.html#no-sandbox")
 
-    def _greeted(self, preload: tuple[str, ...]) -> bool:
+    def _greet(self, preload: tuple[str, ...]) -> bool:
         try:
             self._control.sendall(frame({"preload": list(preload)}))
             return self._control.recv(1) == b"\0"

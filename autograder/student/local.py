@@ -32,7 +32,7 @@ from autograder.student.protocol import (
     load_each,
     missing,
     rank_arguments,
-    shipped,
+    ship,
 )
 from autograder.student.withheld import withheld
 
@@ -71,7 +71,7 @@ class LocalStudent:
         """Run each statement in the namespace; return those that failed. See `WorkerStudent`."""
         return load_each(statements, self.execute, self._texts, self._failures)
 
-    def compiled(self, statement: Statement) -> CodeType:
+    def compile(self, statement: Statement) -> CodeType:
         """Return the code of a statement that follows those compiled before it."""
         flags = _AWAIT | self._future
         code: CodeType = compile(statement.text, _file(statement), "exec", flags, dont_inherit=True)
@@ -83,7 +83,7 @@ class LocalStudent:
         lines = statement.text.splitlines(keepends=True)
         linecache.cache[_file(statement)] = (len(statement.text), None, lines, _file(statement))
         try:
-            code = code or self.compiled(statement)
+            code = code or self.compile(statement)
             if code.co_flags & inspect.CO_COROUTINE:
                 import_module("asyncio").run(FunctionType(code, self._globals())())
             else:
@@ -192,7 +192,7 @@ class LocalStudent:
         return space if isinstance(space, dict) else dict(space)
 
     def _ship(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        return probe_function(*shipped(function), self._globals())
+        return probe_function(*ship(function), self._globals())
 
 
 def probe_function(name: str, text: str, space: dict[str, Any]) -> FunctionType:
@@ -312,28 +312,28 @@ def _call(frame: FrameType) -> str:
     """Return a call as it could be written, its arguments as they are now."""
     code = frame.f_code
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    arguments = [f"{n}={shown_briefly(frame.f_locals[n])}" for n in names if n in frame.f_locals]
+    arguments = [f"{n}={show_briefly(frame.f_locals[n])}" for n in names if n in frame.f_locals]
     arguments = arguments[1:] if names[:1] == ("self",) else arguments
     return f"{code.co_qualname}({', '.join(arguments)})"
 
 
-def shown_briefly(value: Any) -> str:
+def show_briefly(value: Any) -> str:
     """Return a value in a few words: what its author's `__repr__` does is not relied on."""
     try:
         shape = getattr(value, "shape", None)
         if isinstance(shape, tuple) and math.prod(shape) > SHOWN_ELEMENTS:
             return f"<{type(value).__name__} of shape {tuple(shape)}>"
         plain = value.tolist() if shape is not None else value
-        text = " ".join(reprlib.repr(_rounded(plain)).split())
+        text = " ".join(reprlib.repr(_round(plain)).split())
     except Exception:
         text = f"<{type(value).__name__}>"
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}..."
 
 
-def _rounded(value: Any) -> Any:
+def _round(value: Any) -> Any:
     """Return a number, or lists of numbers, with as many digits as a message has room for."""
     if type(value) is list:
-        return [_rounded(item) for item in value]
+        return [_round(item) for item in value]
     return float(f"{value:.6g}") if type(value) is float else value
 
 

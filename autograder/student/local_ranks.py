@@ -71,27 +71,27 @@ class Wire:
         deadline = time.monotonic() + (WAIT_S if timeout_s is None else timeout_s)
         with self._changed:
             arrived = self._lines[src, dst, channel]
-            with self._listed(dst, Wait(src, deadline, arrived)):
+            with self._list(dst, Wait(src, deadline, arrived)):
                 while not arrived:
                     self._raise_if_vain(src, dst, deadline)
                     self._changed.wait(min(STEP_S, deadline - time.monotonic()))
                 self._heard = time.monotonic()
                 return arrived.popleft()
 
-    def returned(self, rank: int) -> None:
+    def note_return(self, rank: int) -> None:
         """Note that `rank` will send nothing more."""
         with self._changed:
             self._returned.add(rank)
             self._heard = time.monotonic()
 
-    def failed(self) -> None:
+    def note_failure(self) -> None:
         """Let every rank that waits give up."""
         with self._changed:
             self._failed = True
             self._changed.notify_all()
 
     @contextlib.contextmanager
-    def _listed(self, rank: int, wait: Wait) -> Iterator[None]:
+    def _list(self, rank: int, wait: Wait) -> Iterator[None]:
         self._waits[rank].append(wait)
         try:
             yield
@@ -226,10 +226,10 @@ def run_ranks(
         try:
             comm = make(QueueTransport(wire, r))
             results[r] = to_plain(function(comm, *arguments[r]), f"rank {r}'s result")
-            wire.returned(r)
+            wire.note_return(r)
         except BaseException as error:
             errors.put(error)
-            wire.failed()
+            wire.note_failure()
 
     threads = [threading.Thread(target=rank, args=(r,), daemon=True) for r in range(len(results))]
     for thread in threads:

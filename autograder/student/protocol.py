@@ -25,7 +25,7 @@ __all__ = [
     "StudentError",
     "WorkerStudent",
     "rank_arguments",
-    "shipped",
+    "ship",
 ]
 
 COMMUNICATOR = "ddp_lab.communicator:Communicator"
@@ -127,7 +127,7 @@ class WorkerStudent(Student, Protocol):
         ...
 
 
-def shipped(function: Callable[..., Any]) -> tuple[str, str]:
+def ship(function: Callable[..., Any]) -> tuple[str, str]:
     """Return (name, text) of a function that `probe` or `ranks` sends to the learner's side.
 
     Raises:
@@ -197,7 +197,7 @@ def load_each(
             failed.pop(index, None)
         else:
             failed[index] = failure
-            missed = needed or _missed_name(failure.type_name, failure.message)
+            missed = needed or _find_missed_name(failure.type_name, failure.message)
             waiting.setdefault(missed, []).append((index, statement))
         for name in statement.binds:
             if failure is None:
@@ -211,11 +211,11 @@ def load_each(
 
 def cause_of(error: StudentError, failures: Mapping[str, Failure]) -> Exception:
     """Return `error`, or why the name that it misses is not there: its statement had failed."""
-    name = _missed_name(error.type_name, error.message)
+    name = _find_missed_name(error.type_name, error.message)
     return missing(name, failures) if name in failures else error
 
 
-def _missed_name(type_name: str, message: str) -> str:
+def _find_missed_name(type_name: str, message: str) -> str:
     match = _NO_NAME.match(message) if type_name == NameError.__name__ else None
     return match[1] if match else ""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from autograder.records import RanksRun
-from autograder.student.local import shown_briefly
+from autograder.student.local import show_briefly
 from autograder.student.protocol import Student
 
 
@@ -27,21 +27,21 @@ class Remembering:
     def call(self, name: str, /, *args: Any, **kwargs: Any) -> Any:
         """Call the learner's function. See `Student.call`."""
         result = self._student.call(name, *args, **kwargs)
-        parts = [*map(shown_briefly, args), *(f"{k}={shown_briefly(v)}" for k, v in kwargs.items())]
-        self.last = f"{name}({', '.join(parts)}) returned {shown_briefly(result)}"
+        parts = [*map(show_briefly, args), *(f"{k}={show_briefly(v)}" for k, v in kwargs.items())]
+        self.last = f"{name}({', '.join(parts)}) returned {show_briefly(result)}"
         self.without_result = name if result is None else ""
         return result
 
     def value(self, name: str, /) -> Any:
         """Return the learner's variable. See `Student.value`."""
         value = self._student.value(name)
-        self.last = f"{name} is {shown_briefly(value)}"
+        self.last = f"{name} is {show_briefly(value)}"
         return value
 
     def probe(self, function: Callable[..., Any], /, **inputs: Any) -> Any:
         """Run `function` beside the learner's code. See `Student.probe`."""
         result = self._student.probe(function, **inputs)
-        self.last = f"what this check asked of your code gave {shown_briefly(result)}"
+        self.last = f"what this check asked of your code gave {show_briefly(result)}"
         self.without_result = ""
         return result
 
@@ -51,7 +51,7 @@ class Remembering:
         """Run ranks. See `Student.ranks`."""
         run = self._student.ranks(function, world_size, *args, **options)
         name = function if isinstance(function, str) else "what this check asked of your code"
-        results = ", ".join(map(shown_briefly, run.results))
+        results = ", ".join(map(show_briefly, run.results))
         self.last = f"{name} on {world_size} ranks returned {results}"
         is_named = isinstance(function, str) and all(result is None for result in run.results)
         self.without_result = name if is_named else ""

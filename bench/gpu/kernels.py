@@ -73,9 +73,9 @@ def least_of_kernel(device: Any) -> float:
 
 def least_of_product(device: Any) -> float:
     from minitorch.compile import DeviceSchedule
-    from minitorch.compile.gpu.explain import predicted
+    from minitorch.compile.gpu.explain import predict_roofline
 
-    return predicted(DeviceSchedule(("matmul", SIDE, SIDE, SIDE), TILED), device).seconds
+    return predict_roofline(DeviceSchedule(("matmul", SIDE, SIDE, SIDE), TILED), device).seconds
 
 
 def main() -> None:

@@ -94,11 +94,7 @@ class Call:
         return result
 
     def _as_array(self, result: Any, inner: Any) -> Any:
-        """Return what a learner's algorithm returned, which may be a list, as an array.
-
-        Raises:
-            InvalidArgument: it is not what the collective promises its caller.
-        """
+        """Return what a learner's algorithm returned, which may be a list, as an array."""
         root = self.kwargs.get("root", inner.rank)
         if self.operation == "barrier" or (
             self.operation in ("gather", "reduce") and inner.rank != root

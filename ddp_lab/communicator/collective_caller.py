@@ -127,13 +127,13 @@ class CollectiveCaller(Messenger):
             members = () if call.algorithm.borrows and self._shares() else self._members
             self._board.enter(self._members[self.rank], call.header, members)
         try:
-            return self._recorded(call, inner)
+            return self._run_recorded(call, inner)
         except Exception as error:
             if isinstance(self._carrier, Tells):
-                self._carrier.failed(error)
+                self._carrier.tell_failure(error)
             raise
 
-    def _recorded(self, call: Call, inner: Self) -> Any:
+    def _run_recorded(self, call: Call, inner: Self) -> Any:
         recorder = self._recorder
         if recorder is None:
             return call.run(inner)

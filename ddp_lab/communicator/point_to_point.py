@@ -282,11 +282,7 @@ class Messenger:
         return to_numpy(x, operation) if held is None else (held, TORCH)
 
     def _writable(self, buffer: Any, operation: str) -> NDArray:
-        """Return the array that shares `buffer`'s memory.
-
-        Raises:
-            InvalidArgument: it has none that can be written in one piece.
-        """
+        """Return the array that shares `buffer`'s memory."""
         array, _ = self._array_of(buffer, operation)
         if not _shares(array, buffer):
             raise InvalidArgument(

@@ -15,8 +15,8 @@ from ddp_lab.data_parallel.module_protocol import (
     ArraySlots,
     Module,
     fill,
+    find_unused,
     trainable,
-    unused_from,
     values,
 )
 from ddp_lab.data_parallel.reducer import Reducer
@@ -201,7 +201,7 @@ class ArrayDistributedDataParallel(DistributedDataParallel, Wrapper):
         if self.static_graph and self.reducer.iterations > 1:
             usage.expect_unused(usage.unused)
         else:
-            usage.expect_unused(unused_from(output, self._params))
+            usage.expect_unused(find_unused(output, self._params))
 
 
 def _hook(weak: "weakref.ref[Reducer]", index: int) -> Callable[[Any], None]:

@@ -82,7 +82,7 @@ def replace_grad(param: Any, array: Array) -> None:
         fill(param.grad, array)
 
 
-def unused_from(outputs: Any, params: Sequence[Any]) -> list[int]:
+def find_unused(outputs: Any, params: Sequence[Any]) -> list[int]:
     """Return the positions of the parameters that no path leads to from a module's outputs.
 
     Follows `tensor.inputs`, what a tensor was computed from (minitorch's word).

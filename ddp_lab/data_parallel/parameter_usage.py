@@ -71,7 +71,7 @@ class Usage:
 
     def is_ready(self, index: int) -> bool:
         """Return whether a gradient is whole with this contribution to it."""
-        return self.static is None or self.static.contributed(index, self.names[index])
+        return self.static is None or self.static.note_contribution(index, self.names[index])
 
     def take_unmarked(self) -> list[int]:
         """Return the parameters that get no gradient in this iteration, once."""
@@ -97,7 +97,7 @@ class Usage:
             self._sum = counts, self._group.all_reduce(counts)
             self.marks = [0] * len(self.marks)
 
-    def unused_everywhere(self, otherwise: set[int]) -> set[int]:
+    def find_unused_everywhere(self, otherwise: set[int]) -> set[int]:
         """Wait for the sum and return the parameters that no rank used; without one `otherwise`."""
         if not self._agrees:
             return otherwise
@@ -132,7 +132,7 @@ class StaticGraph:
         """Start an iteration."""
         self._remaining = list(self._uses)
 
-    def contributed(self, index: int, name: str) -> bool:
+    def note_contribution(self, index: int, name: str) -> bool:
         """Note a contribution to gradient `index`; return whether it was the last one.
 
         Raises:

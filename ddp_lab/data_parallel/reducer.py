@@ -172,7 +172,7 @@ class Reducer:
         A communication error ends the iteration too: the next `prepare` starts afresh.
         """
         self.stop_expecting()
-        self.slots.untouched = self.usage.unused_everywhere(self.slots.untouched)
+        self.slots.untouched = self.usage.find_unused_everywhere(self.slots.untouched)
         for bucket, work in self._works:
             work.wait()
             self.slots.deliver(bucket)
@@ -190,7 +190,7 @@ class Reducer:
             bucket.flat[...] = 0
             works.append(self.averaging.start(bucket, self.slots))
         self.usage.start_to_agree()
-        self.usage.unused_everywhere(set())
+        self.usage.find_unused_everywhere(set())
         for work in works:
             work.wait()
         self.order.reset()

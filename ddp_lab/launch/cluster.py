@@ -240,15 +240,15 @@ class Launch:
             if task.status == "finished":
                 endings[index] = task.result()
             elif task.status in ("error", "lost", "cancelled"):
-                endings[index] = self._lost(index, f"{task.status}: {task.exception()}")
+                endings[index] = self._lose(index, f"{task.status}: {task.exception()}")
             else:
                 for rank in self._job.hosts[index]:
                     worker = self._workers[rank]
                     if worker not in alive:
-                        endings[index] = self._lost(index, f"its worker {worker} is gone", rank)
+                        endings[index] = self._lose(index, f"its worker {worker} is gone", rank)
                         break
 
-    def _lost(self, index: int, why: str, rank: int | None = None) -> Ending:
+    def _lose(self, index: int, why: str, rank: int | None = None) -> Ending:
         first = self._job.hosts[index][0] if rank is None else rank
         where = f"on host {address_of(self._workers[first])}: {why}"
         self._ended.release()

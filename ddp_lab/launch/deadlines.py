@@ -31,7 +31,7 @@ class Deadline:
         if self._limit == float("inf"):
             self._end, self._limit = now + GRACE_S, now + LONGEST_S
 
-    def left_s(self, silent: Iterable[int], due: Collection[int] = ()) -> float:
+    def remaining_s(self, silent: Iterable[int], due: Collection[int] = ()) -> float:
         """Return how much longer to wait for the ranks that have not said how they ended.
 
         Args:

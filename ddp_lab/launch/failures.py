@@ -65,14 +65,14 @@ def failure_of(rank: int, error: BaseException, at: float) -> Failure:
         type(error).__name__,
         text_of(error),
         at,
-        any(isinstance(e, RankLost) for e in _caused_by(error)),
-        any(isinstance(e, RankTimeout) for e in _caused_by(error)),
+        any(isinstance(e, RankLost) for e in _chain_of(error)),
+        any(isinstance(e, RankTimeout) for e in _chain_of(error)),
         places,
         "\n  ".join(f"{how} {type(e).__name__}: {text_of(e)}" for how, e in related),
     )
 
 
-def _caused_by(error: BaseException) -> list[BaseException]:
+def _chain_of(error: BaseException) -> list[BaseException]:
     """Return an exception and what it was raised from: others word a lost rank in their own way."""
     chain = [error]
     while (cause := chain[-1].__cause__) is not None and cause not in chain:
@@ -103,7 +103,7 @@ def rank_failed(failures: list[Failure], world_size: int) -> RankFailed | RankTi
     return RankFailed(name_cells(message.rstrip()), guilty.rank, traceback_text, lines)
 
 
-def timed_out(
+def timeout_error(
     entries: list[Entry], stacks: dict[int, list[Frame]], timeout_s: float
 ) -> RankTimeout:
     """Return the error of a run that did not end in time: who waits for whom, who does what."""

@@ -83,11 +83,7 @@ def launch(
 
 
 def _check_call(fn: Any, world_size: Any) -> int:
-    """Return the number of ranks.
-
-    Raises:
-        InvalidArgument: there is no such number of ranks, or `fn` is not a function.
-    """
+    """Return the number of ranks."""
     if not callable(fn):
         raise InvalidArgument(
             f"launch: not a function: got {fn!r}, expected fn(comm, *args). Pass the function."
@@ -102,11 +98,7 @@ def _check_call(fn: Any, world_size: Any) -> int:
 
 
 def _available(transport: Any, world_size: int) -> str | ThreadWorld:
-    """Return what a transport's name comes to on this machine.
-
-    Raises:
-        InvalidArgument: there is none of this name, or it needs what is not here.
-    """
+    """Return what a transport's name comes to on this machine."""
     check_name("launch", "transport", transport, TRANSPORTS)
     for module, (extra, users) in NEEDS.items():
         if transport in users and importlib.util.find_spec(module) is None:
@@ -119,11 +111,7 @@ def _available(transport: Any, world_size: int) -> str | ThreadWorld:
 
 
 def _check_hosts(hosts: Hosts, link: Link | None, transport: str | ThreadWorld) -> None:
-    """Refuse what no link can be between.
-
-    Raises:
-        InvalidArgument: naming the argument.
-    """
+    """Refuse what no link can be between."""
     if link is not None and not (isinstance(link, Link) and is_cost(link.alpha, link.beta)):
         raise InvalidArgument(
             f"launch: no such link: got {link!r}, expected Link(alpha, beta) in seconds a message "

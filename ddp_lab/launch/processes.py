@@ -14,7 +14,7 @@ import cloudpickle
 from ddp_lab.collectives.registry import learners
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.launch.deadlines import Deadline
-from ddp_lab.launch.failures import Failure, Frame, rank_failed, timed_out
+from ddp_lab.launch.failures import Failure, Frame, rank_failed, timeout_error
 from ddp_lab.launch.pickling import dumps_for_ranks
 from ddp_lab.launch.rank_main import JOB, READY, WHERE, Job, Outcome, read_message, send_message
 from ddp_lab.launch.rank_output import Printer, names_of_ranks
@@ -103,7 +103,7 @@ class Ending:
         timeouts_only = all(f.timeout or f.secondary for f in self.failures)
         if self.late is not None and timeouts_only:
             entries = [self.late.get(rank, UNHEARD) for rank in range(size)]
-            raise timed_out(entries, self.stacks, timeout_s)
+            raise timeout_error(entries, self.stacks, timeout_s)
         if self.failures:
             raise rank_failed(self.failures, size)
         outcomes = [self.outcomes[rank] for rank in range(size)]
@@ -161,7 +161,7 @@ class Run:
         It also returns once nobody waits for them any more.
         """
         while not abandoned() and (silent := self._silent()) and not self._all_gone:
-            left_s = self._deadline.left_s(silent, self._asked - self._ending.stacks.keys())
+            left_s = self._deadline.remaining_s(silent, self._asked - self._ending.stacks.keys())
             if left_s > 0:
                 self._handle(min(left_s, 1.0))
             elif self._ending.failures or self._ending.late is not None:
@@ -214,11 +214,11 @@ class Run:
         for line in lines:
             if line.startswith(b"end "):
                 rank, code = map(int, line.split()[1:])
-                self._died(rank, code)
+                self._note_death(rank, code)
         self._all_gone = not data
         return bool(data)
 
-    def _died(self, rank: int, code: int) -> None:
+    def _note_death(self, rank: int, code: int) -> None:
         """A rank's process has ended: a failure, unless its outcome is here or on the way."""
         while rank not in self._ending.outcomes and self._read_link(rank):
             pass

@@ -16,7 +16,7 @@ from ddp_lab.launch.failures import (
     failure_of,
     frames_of,
     rank_failed,
-    timed_out,
+    timeout_error,
 )
 from ddp_lab.launch.results import Results
 from ddp_lab.transport.base import Transport
@@ -72,7 +72,7 @@ def run_threads(
     late = run.join(threads, deadline)
     alive = any(thread.is_alive() for thread in threads)
     if late and (alive or run.failures) and all(f.timeout or f.secondary for f in run.failures):
-        raise timed_out(late, stacks_of(threads), timeout_s)
+        raise timeout_error(late, stacks_of(threads), timeout_s)
     if run.failures:
         raise rank_failed(list(run.failures), world.size)
     return Results(run.results, [r.log for r in recorders] if record else None)
@@ -134,7 +134,7 @@ class ThreadRun:
         while alive := [rank for rank, thread in enumerate(threads) if thread.is_alive()]:
             if self.failures:
                 deadline.run_out()
-            left_s = deadline.left_s(alive)
+            left_s = deadline.remaining_s(alive)
             if left_s > 0:
                 threads[alive[0]].join(min(left_s, LOOK_S))
             elif self.failures or late:

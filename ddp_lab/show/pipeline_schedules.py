@@ -43,13 +43,13 @@ class PipelineSchedules(Chart):
 
     def __init__(self, **at: object) -> None:
         super().__init__(**at)
-        known = [NAIVE, *(name for name in SCHEDULES if name != "pipedream")]
+        names = [NAIVE, *(name for name in SCHEDULES if name != "pipedream")]
         counts = (self.ranks, self.microbatches, self.chunks, self.room)
-        if self.schedule not in known or min(counts) < 1 or not self.ratio > 0:
+        if self.schedule not in names or min(counts) < 1 or not self.ratio > 0:
             raise InvalidArgument(
                 f"PipelineSchedules: no such step: got {self.schedule!r} with {counts} ranks, "
                 f"micro-batches, chunks and room, ratio {self.ratio}, expected one of "
-                f"{', '.join(known)}, 1 or more of each, and a ratio above 0."
+                f"{', '.join(names)}, 1 or more of each, and a ratio above 0."
             )
 
     def step(self) -> PipelineStep:

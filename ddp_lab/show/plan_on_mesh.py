@@ -81,12 +81,12 @@ class PlanOnMesh(Chart):
 
     def __init__(self, model: str = "wide", **at: object) -> None:
         super().__init__(model_name=model, **at)
-        known = (
+        choices_fit = (
             self.model_name in MODELS,
             self.gbytes in SPEEDS,
             self.microbatches in MICROBATCHES,
         )
-        if not all(known):
+        if not all(choices_fit):
             raise InvalidArgument(
                 f"PlanOnMesh: no plan for that: got {self.model_name!r}, {self.gbytes} GB/s and "
                 f"{self.microbatches} micro-batches, expected one of {', '.join(MODELS)}, one of "

@@ -25,7 +25,7 @@ text{font:12px system-ui,sans-serif;fill:#1b1f24}
 def poster(story: Story) -> str:
     """Return the run as an SVG picture with a description in words."""
     cells = len(story.cuts) - 1
-    shown = _shown(len(story.known))
+    shown = _rounds_with_columns(len(story.known))
     digits = len(str(max(story.sent[-1])))
     column = cells * CELL + GAP if cells > 0 else max(7 * digits + 10, 35)
     row = story.world_size * CELL + GAP if cells > 0 else COUNT_ROW
@@ -60,7 +60,7 @@ def _count(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _shown(frames: int) -> list[int]:
+def _rounds_with_columns(frames: int) -> list[int]:
     """Return the rounds that have a column: all, or as many as a page is wide, evenly."""
     if frames <= COLUMNS:
         return list(range(frames))

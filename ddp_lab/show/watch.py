@@ -48,7 +48,6 @@ class Watcher(Recorder):
     def isend(
         self, array: NDArray[Any], dst: int, *, channel: int = 0, header: bytes = b""
     ) -> Work:
-        """Copy, record and send."""
         self.values.append(array.copy())
         return super().isend(array, dst, channel=channel, header=header)
 

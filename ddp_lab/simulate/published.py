@@ -85,7 +85,7 @@ def cited_runs() -> dict[str, CitedRun]:
         )
     points = tuple((ranks, K80_MINUTES[1] / ranks / K80_MINUTES[ranks]) for ranks in (2, 4, 8))
     runs["BERT-Large, K80s"] = CitedRun(
-        "course notes, no overlap", BERT_LARGE, fitted_k80s(), 1, 25 * MIB, "all_reduce", points
+        "course notes, no overlap", BERT_LARGE, fit_k80s(), 1, 25 * MIB, "all_reduce", points
     )
     return runs
 
@@ -106,7 +106,7 @@ def step(
 K80_MINUTES = {1: 399, 2: 214, 4: 118, 8: 61}  # of BERT-Large
 
 
-def fitted_k80s() -> Cluster:
+def fit_k80s() -> Cluster:
     """Return boards of two K80s that take a second a sample, links as 2 and 4 of them say."""
     n_bytes = sum(layer.param_bytes for layer in BERT_LARGE)
     links = []
@@ -118,7 +118,7 @@ def fitted_k80s() -> Cluster:
 
 def k80s() -> Iterator[Figure]:
     """A board has two K80s; links fitted at 2 and 4 of them, 8 predicted; nothing overlaps."""
-    hosts = fitted_k80s()
+    hosts = fit_k80s()
     for ranks, rests_on in (
         (2, "fitted: the link of a board"),
         (4, "fitted: the link of the boards"),

@@ -19,7 +19,7 @@ from math import ceil
 
 from ddp_lab.arguments import check_count, check_name
 from ddp_lab.errors import DoesNotFit, InvalidArgument
-from ddp_lab.parallel.pipeline.cuts import balanced
+from ddp_lab.parallel.pipeline.cuts import balance
 from ddp_lab.simulate.cluster import Cluster, Mesh, mesh
 from ddp_lab.simulate.ddp import ddp
 from ddp_lab.simulate.layers import BACKWARD, STATES, LayerCost, LayerTime, check_layers, layer_time
@@ -125,7 +125,7 @@ def training(
     place = mesh(cluster, dp, tp)
     _check_stages_fill_hosts(place, pp)
     times = [layer_time(layer, place, samples) for layer in workload]
-    bounds = balanced([time.forward + time.backward for time in times], pp)
+    bounds = balance([time.forward + time.backward for time in times], pp)
     stages = [
         _stage(times[first:last], place, _sends(times, bounds, place, number), how)
         for number, (first, last) in enumerate(bounds)
@@ -301,11 +301,7 @@ def _state_bytes(n_bytes: Sequence[float], dp: int, how: _How) -> float:
 
 
 def _memory(stages: Sequence[_Stage], held: Sequence[int], memory_bytes: float) -> list[float]:
-    """Return the bytes that a device of each stage needs.
-
-    Raises:
-        DoesNotFit: one has fewer.
-    """
+    """Return the bytes that a device of each stage needs."""
     needs = []
     for number, (stage, count) in enumerate(zip(stages, held, strict=True)):
         need = stage.state_bytes + count * stage.kept_bytes

@@ -35,7 +35,7 @@ from ddp_lab.torch_backend.tensor_collectives import (
     require_one_per_rank,
     rows_by_rank,
 )
-from ddp_lab.torch_backend.work import Gathered, Received, fill, fill_all, limited
+from ddp_lab.torch_backend.work import Gathered, Received, fill, fill_all, limit
 
 # torch's own signatures are overloaded, and differ between its versions.
 TorchGroup: Any = dist.ProcessGroup
@@ -58,8 +58,8 @@ def operation_of(op: Any) -> str:
         dist.ReduceOp.BOR: "bor",
         dist.ReduceOp.BXOR: "bxor",
     }
-    for known, name in names.items():
-        if op == known:
+    for reduce_op, name in names.items():
+        if op == reduce_op:
             return name
     raise InvalidArgument(
         f"ddp_lab backend: unknown reduction: got {op}, expected one of "
@@ -369,7 +369,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     def send(self, tensors: list[torch.Tensor], dstRank: int, tag: int) -> Any:
         """Send one tensor."""
         tensor = only_tensor("send", tensors)
-        with limited(self.comm, self._timeout_s, is_own=False):
+        with limit(self.comm, self._timeout_s, is_own=False):
             self.comm.on_channel(_channel(self.comm, tag)).send(tensor, dstRank)
         future: Future[Any] = Future()
         future.set_result(tensors)

@@ -94,7 +94,7 @@ def join(store: Any, rank: int, roster: Roster, timeout_s: float) -> Transport:
     hosts, size = roster.hosts, len(roster.machines)
     home = home_of(rank, hosts)
     if len(hosts) == 1:
-        segment = _shared_segment(room, rank, size, home)
+        segment = _share_segment(room, rank, size, home)
         _wait_for_home(room, rank, home)
         segment.close()
         near = ShmTransport(segment, rank)
@@ -108,7 +108,7 @@ def join(store: Any, rank: int, roster: Roster, timeout_s: float) -> Transport:
 
     with listen(("", 0)) as own:
         room.set(f"address/{rank}", f"{_own_address(store)} {own.getsockname()[1]}")
-        segment = _shared_segment(room, rank, size, home)
+        segment = _share_segment(room, rank, size, home)
         near = ShmTransport(segment, rank, len(home))
         _boards[near.board] = os.getpid(), rank
         names = [machine.partition("/")[0] for machine in roster.machines]
@@ -222,8 +222,8 @@ def _write_roster(store: Any, name: str, size: int, entry: str) -> Roster:
     others = [store.get(f"{name}/here/{peer}") for peer in range(1, size)]
     entries = [json.loads(text) for text in (entry, *others)]
     links = [links for _, links in entries]
-    known = {ends: link for ends, link in links[0].items() if all(ends in of for of in links)}
-    facts = secrets.token_hex(8), [machine for machine, _ in entries], known
+    common = {ends: link for ends, link in links[0].items() if all(ends in of for of in links)}
+    facts = secrets.token_hex(8), [machine for machine, _ in entries], common
     store.set(f"{name}/roster", json.dumps(facts))
     return Roster(name, *facts)
 
@@ -278,7 +278,7 @@ def _machine(rank: int) -> str:
     return "/".join(names)
 
 
-def _shared_segment(room: Room, rank: int, size: int, home: tuple[int, ...]) -> Segment:
+def _share_segment(room: Room, rank: int, size: int, home: tuple[int, ...]) -> Segment:
     """Return the segment of the ranks at home, made by the first, opened by its descriptor.
 
     Raises:

@@ -128,7 +128,7 @@ class Received(TorchWork):  # type: ignore[misc]
             time.sleep(nap_s)
             nap_s = min(2 * nap_s, longest_s)
         assert self._work is not None
-        with limited(self._comm, give_up - time.monotonic(), is_own=own_s > 0):
+        with limit(self._comm, give_up - time.monotonic(), is_own=own_s > 0):
             values = self._work.wait()
         fill(self._tensor, values, f"recv: what rank {self._source} sent at {self._work.sent_at}")
         return True
@@ -163,7 +163,7 @@ class Received(TorchWork):  # type: ignore[misc]
 
 
 @contextmanager
-def limited(comm: Communicator, timeout_s: float, *, is_own: bool) -> Iterator[None]:
+def limit(comm: Communicator, timeout_s: float, *, is_own: bool) -> Iterator[None]:
     """Have what this thread waits for end after so many seconds.
 
     Args:

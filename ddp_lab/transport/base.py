@@ -91,7 +91,7 @@ class HoldsTensors(Protocol):
 class Tells(Protocol):
     """A transport that can tell the other ranks of a failure that leaves this process alive."""
 
-    def failed(self, error: BaseException) -> None:
+    def tell_failure(self, error: BaseException) -> None:
         """Tell the others that a collective of this rank has raised."""
 
     def tolerate(self, ranks: set[int]) -> None:

@@ -34,8 +34,8 @@ ANY = "?"
 
 def dtype_name(dtype: Any) -> str:
     """Return the name of a dtype; bfloat16, which NumPy lacks, is a field of that name."""
-    known = np.dtype(dtype)
-    return ",".join(known.names) if known.names else known.name
+    numpy_dtype = np.dtype(dtype)
+    return ",".join(numpy_dtype.names) if numpy_dtype.names else numpy_dtype.name
 
 
 @functools.lru_cache(maxsize=4096)

@@ -42,7 +42,6 @@ class HostsTransport(Transport, Probes):
         return bool(self._way_to(src).probe(src, channel))
 
     def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
-        """Return an array in the host's own memory."""
         return self.near.empty(shape, dtype)
 
     def rendezvous(self, context: int, members: tuple[int, ...]) -> Any:
@@ -51,7 +50,7 @@ class HostsTransport(Transport, Probes):
             return self.near.rendezvous(context, members)
         return None
 
-    def failed(self, error: BaseException) -> None:
+    def tell_failure(self, error: BaseException) -> None:
         """Do nothing: the board tells of the end of this rank."""
 
     def tolerate(self, ranks: set[int]) -> None:

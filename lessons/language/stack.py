@@ -8,7 +8,7 @@ from time import perf_counter
 from types import CodeType, FunctionType
 from typing import Any
 
-from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, forever, lit, phases, since
+from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, forever, light_up, phases, since
 
 Row = tuple[str, str, bool, int, float]  # name, what it is, theirs?, lines, own seconds
 LEFT, WIDTH, TOP, ROW = 16.0, 340.0, 24.0, 30.0  # of the layers' boxes, in pixels
@@ -94,7 +94,7 @@ def see_stack(
         tip, bar = f"{name}: {words}", "bar good" if is_mine else "bar"
         seen = ((0, k + 1, "box idle"), (k + 1, k + 2, "box control"), (k + 2, ALWAYS, "box value"))
         canvas.rect(LEFT, y, WIDTH, ROW - 4, seen, tip=tip)
-        canvas.text(LEFT + 10, y + 18, words, lit("", {k + 1: "bold"}), tip)
+        canvas.text(LEFT + 10, y + 18, words, light_up("", {k + 1: "bold"}), tip)
         whose = f"{lines} lines" if is_mine else "the course's"
         canvas.text(LEFT + WIDTH + 104, y + 18, whose, "end small")
         width = max(SHARES * seconds / longest, 1.0)

@@ -54,13 +54,13 @@ class Generator:
 
     def uniform(self, shape: tuple[int, ...], dtype: DType) -> Array:
         """Return numbers evenly spread in [0, 1)."""
-        return self._drawn("random", "rand", shape, dtype)
+        return self._draw("random", "rand", shape, dtype)
 
     def normal(self, shape: tuple[int, ...], dtype: DType) -> Array:
         """Return numbers of the normal distribution with mean 0 and variance 1."""
-        return self._drawn("standard_normal", "randn", shape, dtype)
+        return self._draw("standard_normal", "randn", shape, dtype)
 
-    def _drawn(self, host: str, native: str, shape: tuple[int, ...], dtype: DType) -> Array:
+    def _draw(self, host: str, native: str, shape: tuple[int, ...], dtype: DType) -> Array:
         """Draw by NumPy's method `host`, or by torch's function `native`."""
         with self._lock:
             if self._native is None:
@@ -81,14 +81,14 @@ class Generator:
         """Return integers in [low, high)."""
         with self._lock:
             numbers = self._host.integers(low, high, shape, dtype=np.int64)
-        return self._placed(cast(numbers, dtype))
+        return self._place(cast(numbers, dtype))
 
     def permutation(self, count: int) -> Array:
         """Return 0 to count - 1 in random order."""
         with self._lock:
-            return self._placed(self._host.permutation(count))
+            return self._place(self._host.permutation(count))
 
-    def _placed(self, numbers: Array) -> Array:
+    def _place(self, numbers: Array) -> Array:
         if self._native is None:
             return numbers
         return namespace_on(self.device).asarray(numbers, device=native_device(self.device))

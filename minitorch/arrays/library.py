@@ -20,7 +20,7 @@ import numpy as np
 from ..errors import ArgumentError, DeviceError, DTypeError
 from .bfloat16 import Halves as Halves
 from .bfloat16 import bfloat16 as bfloat16
-from .bfloat16 import narrowed, widened
+from .bfloat16 import to_bfloat16, to_float32
 
 Array: TypeAlias = np.ndarray[tuple[int, ...]]
 """An array of some library, described to the checker as what it is unless on a device: NumPy's.
@@ -130,8 +130,8 @@ def finfo(dtype: DTypeLike = None) -> SimpleNamespace:
     kind = _default if dtype is None else as_dtype(dtype)
     if kind.kind != "f":
         raise DTypeError(f"finfo: got {kind}, expected a floating dtype. Use iinfo.")
-    known = np.finfo(host_dtype(kind))  # bfloat16 has float32's exponents, and 8 digits
-    eps, greatest, tiny = float(known.eps), float(known.max), float(known.tiny)
+    numpys = np.finfo(host_dtype(kind))  # bfloat16 has float32's exponents, and 8 digits
+    eps, greatest, tiny = float(numpys.eps), float(numpys.max), float(numpys.tiny)
     if kind is bfloat16:
         eps, greatest = 2.0**-7, (2.0 - 2.0**-7) * 2.0**127
     limits = {"eps": eps, "max": greatest, "min": -greatest, "tiny": tiny}
@@ -301,7 +301,7 @@ def cast(array: Array, dtype: DType) -> Array:
         if array.dtype is dtype and type(array) is np.ndarray:
             return array
         if dtype is bfloat16:
-            return narrowed(array)
+            return to_bfloat16(array)
         return (
             array.astype(dtype, copy=False) if isinstance(array, np.ndarray) else dtype.type(array)
         )
@@ -331,11 +331,11 @@ def asarray(
             return data.copy() if copy else data
         host = to_numpy(data) if hasattr(data, "__array__") or hasattr(data, "cpu") else data
         if dtype is bfloat16:
-            return narrowed(np.array(host, dtype=float32))
+            return to_bfloat16(np.array(host, dtype=float32))
         return np.array(host, dtype=dtype, copy=True if copy else None)
     native = None if dtype is None else native_dtype(xp, dtype)
     if isinstance(data, Halves):
-        data, native = widened(data), native or xp.bfloat16
+        data, native = to_float32(data), native or xp.bfloat16
     if isinstance(data, _HOST):
         # torch reads neither negative strides nor scalars, and converts no array without axes
         data = np.array(data, None if dtype is None else host_dtype(dtype), order="C")
@@ -346,7 +346,7 @@ def asarray(
 def to_numpy(array: Any) -> Array:
     """Return `array` as a NumPy array; shares memory when it is on the CPU and no bfloat16."""
     if isinstance(array, np.ndarray):
-        host: Array = widened(array)
+        host: Array = to_float32(array)
         return host
     if hasattr(array, "detach"):
         if str(array.dtype) == "torch.bfloat16":
@@ -389,6 +389,6 @@ def native_device_of(array: Array) -> dict[str, object]:
     return {"device": array.device}
 
 
-def copied(array: Array) -> Array:
+def copy_array(array: Array) -> Array:
     """Return a new array with the same numbers."""
     return array.copy() if hasattr(array, "copy") else namespace(array).clone(array)

@@ -94,7 +94,7 @@ def stretches(shape: Shape, to: Shape) -> bool:
     return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
 
 
-def reduced(shape: Shape, over: Iterable[int], keepdim: bool) -> Shape:
+def drop_axes(shape: Shape, over: Iterable[int], keepdim: bool) -> Shape:
     """Return `shape` with the axes `over` (in range, as `axes` gives them) removed or set to 1."""
     removed = set(over)
     if keepdim:
@@ -102,7 +102,7 @@ def reduced(shape: Shape, over: Iterable[int], keepdim: bool) -> Shape:
     return tuple(size for i, size in enumerate(shape) if i not in removed)
 
 
-def known(shape: Shape) -> bool:
+def is_known(shape: Shape) -> bool:
     """Tell whether every size is known."""
     return None not in shape
 
@@ -127,19 +127,19 @@ def fill_in(shape: Sequence[int], count: int | None, op: str) -> Shape:
     holes = [i for i, size in enumerate(sizes) if size == -1]
     if len(holes) > 1 or any(size < -1 for size in sizes):
         raise ShapeError(f"{op}: not a shape: got {sizes}, expected sizes >= 0 and one -1 at most.")
-    known = numel(tuple(size for size in sizes if size != -1)) or 0
+    product = numel(tuple(size for size in sizes if size != -1)) or 0
     if len(sizes) == len(holes):
-        known = 1
+        product = 1
     if count is None:
         return tuple(None if size == -1 else size for size in sizes)
-    if known == 0 and holes:
+    if product == 0 and holes:
         raise ShapeError(
             f"{op}: -1 is ambiguous: got {sizes}, where the other sizes already make 0 elements. "
             "Name every size."
         )
-    if (count % known if holes else count != known) if known else count:
+    if (count % product if holes else count != product) if product else count:
         raise ShapeError(
             f"{op}: sizes do not fit: got {count} elements for shape {sizes}. "
             "Keep the number of elements, or let one size be -1."
         )
-    return tuple(count // known if size == -1 else size for size in sizes)
+    return tuple(count // product if size == -1 else size for size in sizes)

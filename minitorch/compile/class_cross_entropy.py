@@ -75,9 +75,10 @@ def class_gradient(
 
 
 def _fits(labels: _Array, logits: _Array) -> bool:
-    known = logits.dtype.char in "fd" and labels.dtype.kind in "iu" and available()
     shape = logits.shape
-    return known and 2 <= len(shape) <= 3 and shape[1] > 0 and labels.shape == shape[:1] + shape[2:]
+    if logits.dtype.char not in "fd" or labels.dtype.kind not in "iu" or not available():
+        return False
+    return 2 <= len(shape) <= 3 and shape[1] > 0 and labels.shape == shape[:1] + shape[2:]
 
 
 def _lay_out(logits: _Array) -> tuple[str, _Array, dict[str, int]]:

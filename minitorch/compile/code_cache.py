@@ -121,7 +121,7 @@ def keep(text: str, object_file: bytes, name: str) -> Code | None:
     """Keep the code of an object file, and return it; None where that cannot be."""
     import tempfile
 
-    path, linked = _path(text), linked_code(object_file, name)
+    path, linked = _path(text), link_code(object_file, name)
     if path is None or linked is None:
         return None
     code, entry = linked
@@ -143,7 +143,7 @@ def _forget_oldest(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def linked_code(data: bytes, name: str) -> tuple[bytes, int] | None:
+def link_code(data: bytes, name: str) -> tuple[bytes, int] | None:
     """Return an object file's code and constants as one piece, and where a function begins in it.
 
     None where it needs something from outside: another function, or memory to write to.

@@ -60,8 +60,8 @@ class Function:
         with _lock:
             if lasting and code_cache.directory() is not None:
                 machine = target_machine(reloc="pic", codemodel="small")
-                made = machine.emit_object(_optimise(llvm, text, machine))
-                self._code = code_cache.keep(text, made, name)
+                object_file = machine.emit_object(_optimise(llvm, text, machine))
+                self._code = code_cache.keep(text, object_file, name)
                 if self._code is not None:
                     return
             self._machine = target_machine()

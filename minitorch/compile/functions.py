@@ -46,7 +46,7 @@ BIAS = {True: 127, False: 1023}
 def exp(t: Text, x: str) -> str:
     """e to the x."""
     low, high = EXP_RANGE[t.single]
-    power, r = _reduce(t, clamped(t, x, low, high))
+    power, r = _reduce(t, clamp(t, x, low, high))
     series = t.polynomial(r, [1 / math.factorial(k) for k in reversed(range(EXP_TERMS[t.single]))])
     return _scale(t, series, power)
 
@@ -54,7 +54,7 @@ def exp(t: Text, x: str) -> str:
 def expm1(t: Text, x: str) -> str:
     """exp(x) - 1, exact near 0: 2ⁿ·(exp(r) - 1) + (2ⁿ - 1)."""
     low, high = EXP_RANGE[t.single][0] / 2, EXP_RANGE[t.single][1]
-    power, r = _reduce(t, clamped(t, x, low, high))
+    power, r = _reduce(t, clamp(t, x, low, high))
     terms = [1 / math.factorial(k) for k in reversed(range(2, EXP_TERMS[t.single] + 1))]
     series = t.fma(t.mul(r, r), t.polynomial(r, terms), r)
     half = t.int_op("sub", power, t.whole(1))  # 2ⁿ⁻¹, as 2¹²⁸ is not a number
@@ -89,7 +89,7 @@ def _two_to(t: Text, power: str) -> str:
     return t.as_number(t.int_op("shl", biased, t.whole(MANTISSA[t.single])))
 
 
-def clamped(t: Text, x: str, low: float, high: float) -> str:
+def clamp(t: Text, x: str, low: float, high: float) -> str:
     """Return x within [low, high]; NaN stays NaN."""
     above = t.either(t.compare("ogt", x, t.number(high)), t.number(high), x)
     return t.either(t.compare("olt", above, t.number(low)), t.number(low), above)
@@ -163,10 +163,10 @@ def tanh(t: Text, x: str) -> str:
 
 def _rational(t: Text, x: str, reach: float, p: Sequence[float], q: Sequence[float]) -> str:
     """Return x P(x²) / Q(x²) for |x| up to `reach`, from where on it is ±1."""
-    near = clamped(t, x, -reach, reach)
+    near = clamp(t, x, -reach, reach)
     square = t.mul(near, near)
     top = t.mul(near, t.polynomial(square, p))
-    return clamped(t, t.div(top, t.polynomial(square, q)), -1.0, 1.0)
+    return clamp(t, t.div(top, t.polynomial(square, q)), -1.0, 1.0)
 
 
 def _tanh_double(t: Text, x: str) -> str:
@@ -318,13 +318,13 @@ def _remainder_body(t: Text) -> None:
             half = t.number(2.0 ** (power // 2))
             multiple = t.mul(t.mul(size, half), half)
             with t.loop("i", ROUNDS[t.single]):
-                t.store(_reduced_by(t, t.load(rest), multiple), rest)
-    left = _reduced_by(t, t.load(rest), size)
+                t.store(_reduce_by(t, t.load(rest), multiple), rest)
+    left = _reduce_by(t, t.load(rest), size)
     left = t.either(t.compare("olt", left, t.number(0.0)), t.add(left, size), left)
     t.do(f"ret {t.vector} {t.intrinsic('copysign', left, '%x')}")
 
 
-def _reduced_by(t: Text, x: str, size: str) -> str:
+def _reduce_by(t: Text, x: str, size: str) -> str:
     """Return x less the multiple of `size` that a rounded quotient says; x itself if smaller."""
     less = t.fma(t.neg(t.intrinsic("trunc", t.div(x, size))), size, x)
     return t.either(t.compare("uge", t.intrinsic("fabs", x), size), less, x)

@@ -104,10 +104,10 @@ class Kernel:
 
     def _call_for(self, arrays: Any, key: list[Any], axes: int | None, new: bool) -> _Call:
         """Return what to do for such arrays, and a new result or a given one; keep it at hand."""
-        known = (axes, new, *key)
-        call = self._calls.get(known)
+        lookup = (axes, new, *key)
+        call = self._calls.get(lookup)
         if call is None:
-            call = self._calls[known] = self._prepare(arrays, axes, new)
+            call = self._calls[lookup] = self._prepare(arrays, axes, new)
         self._latest = ((key, axes, new), call)
         return call
 
@@ -183,9 +183,9 @@ def check_fits(out: Any, shape: tuple[int, ...], dtype: object) -> None:
     """Raise ShapeError unless a result of this shape and dtype can be written here."""
     fits = isinstance(out, np.ndarray) and out.shape == shape and out.dtype == dtype
     if not (fits and out.flags.c_contiguous and out.flags.writeable):
-        got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+        kind = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
         raise ShapeError(
-            f"kernel: out does not fit: got {got}, expected contiguous {dtype} {shape}."
+            f"kernel: out does not fit: got {kind}, expected contiguous {dtype} {shape}."
         )
 
 

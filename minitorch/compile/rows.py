@@ -185,8 +185,8 @@ def check(program: Program) -> None:
     kinds: list[str] = []
     for i, step in enumerate(program.steps):
         if step.row not in {*ROWS, "power"}:
-            known = ", ".join(sorted({*ROWS, "power"}))
-            raise ArgumentError(f"program: step {i} is {step.row!r}, expected one of {known}.")
+            expected = ", ".join(sorted({*ROWS, "power"}))
+            raise ArgumentError(f"program: step {i} is {step.row!r}, expected one of {expected}.")
         taken = [_operand(place, program.inputs, kinds) for place in step.operands]
         wanted = [takes(step.row, k) for k in range(arity(step.row))]
         if taken != wanted:

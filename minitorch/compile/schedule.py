@@ -315,7 +315,6 @@ class DeviceSchedule(Schedule):
         return -(-m // high), -(-n // wide)
 
     def loop_nest(self) -> list[str]:
-        """Return the loops of a block, one a line."""
         (high, wide, depth), (m, n, k) = self.tiles, self.task.axes
         block = f"C[{self['rows']} x {self['vectors']} vectors of {self['lanes']}]"
         loops = {"m": f"for m0 in range(0, {m}, {high}):", "n": f"for n0 in range(0, {n}, {wide}):"}

@@ -172,7 +172,7 @@ def _neighbour(state: State, number: int) -> int:
     return number if neighbour is None else neighbour
 
 
-def learned(state: State, count: int) -> list[int]:
+def search_by_model(state: State, count: int) -> list[int]:
     """Return the points of which the model expects most, and some at random."""
     guesses = state.guesses()
     if guesses is None:
@@ -197,7 +197,7 @@ def _fill_at_random(state: State, chosen: list[int], count: int) -> list[int]:
 
 
 SEARCHES: dict[str, Callable[[State, int], list[int]]] = {
-    "learned": learned,
+    "learned": search_by_model,
     "genetic": genetic,
     "annealing": annealing,
     "random": random,

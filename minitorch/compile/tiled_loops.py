@@ -157,7 +157,7 @@ class Block:
             rest = plan.schedule.task.axes[1] % t.width
             self.inside[self.vectors - 1] = t.first_lanes(str(rest))
 
-    def _kept(self) -> list[str]:
+    def _load_sums(self) -> list[str]:
         """Return the sums."""
         return [self.t.load(at, align=64) for at in self.sums]
 
@@ -169,7 +169,7 @@ class Block:
         """Write a loop over k that adds `step` terms a round."""
         t = self.t
         with t.loop("k", stop, step, start) as first:
-            sums = self._kept()
+            sums = self._load_sums()
             for u in range(step):
                 sums = self._term(t.plus(first, u), sums)
             self._keep(sums)
@@ -205,11 +205,11 @@ class Block:
         if split:
             with t.when(t.emit("xor i1 %first, true")):
                 old = [t.load(at, mask) for at, mask in places]
-                self._keep([t.add(a, b) for a, b in zip(self._kept(), old, strict=True)])
+                self._keep([t.add(a, b) for a, b in zip(self._load_sums(), old, strict=True)])
         if self.plan.epilogue:
             with t.when(*["%last"] * split):
-                self._keep(self._epilogue(self.plan.epilogue, self._kept()))
-        for (at, mask), value in zip(places, self._kept(), strict=True):
+                self._keep(self._epilogue(self.plan.epilogue, self._load_sums()))
+        for (at, mask), value in zip(places, self._load_sums(), strict=True):
             t.store(value, at, mask)
 
     def _epilogue(self, epilogue: str, sums: list[str]) -> list[str]:

@@ -108,7 +108,7 @@ class _Kernel:
         """Return a vector of the bias, which all rows share."""
         return self.t.load(self._at("b", cell, None, gate, 1), cell.inside)
 
-    def carried(self, name: str, cell: _Cell) -> str:
+    def load_carried(self, name: str, cell: _Cell) -> str:
         """Return a vector of what one step leaves for the next, an array without steps."""
         return self.t.load(self._at(name, cell, cell.of_batch, 0, 1), cell.inside)
 
@@ -164,7 +164,7 @@ def _lstm_gradient(k: _Kernel, cell: _Cell, sums: Sequence[str]) -> None:
     i, f, g, o = (k.load("gates", cell, n, 4) for n in range(4))
     tanh_c = k.load("tanh_c", cell)
     dh = t.add(sums[0], k.load("dy", cell))
-    dc = t.fma(t.mul(dh, o), k.slope(tanh_c), k.carried("dc", cell))
+    dc = t.fma(t.mul(dh, o), k.slope(tanh_c), k.load_carried("dc", cell))
     before = k.load("c_before", cell)
     k.store(t.mul(dc, t.mul(g, k.sigmoid_slope(i))), "d", cell, 0, 4)
     k.store(t.mul(dc, t.mul(before, k.sigmoid_slope(f))), "d", cell, 1, 4)
@@ -189,7 +189,7 @@ def _gru(k: _Kernel, cell: _Cell, sums: Sequence[str]) -> None:
 def _gru_gradient(k: _Kernel, cell: _Cell, sums: Sequence[str]) -> None:
     t = k.t
     r, z, n = (k.load("gates", cell, number, 3) for number in range(3))
-    dh = t.add(t.add(sums[0], k.load("dy", cell)), k.carried("dh", cell))
+    dh = t.add(t.add(sums[0], k.load("dy", cell)), k.load_carried("dh", cell))
     d_n = k.store(t.mul(t.mul(dh, t.sub(t.number(1.0), z)), k.slope(n)), "d_x", cell, 2, 3)
     away = t.sub(k.load("h_before", cell), n)
     d_z = t.mul(dh, t.mul(away, k.sigmoid_slope(z)))

@@ -104,9 +104,9 @@ def tune(
     before, skipped = _read_earlier_trials(task, start_from, seed, on)
     state = State(space, seed, before)
     if log is not None and Path(log).exists():
-        known, why = read(log, task.operator, task, on)
+        logged, why = read(log, task.operator, task, on)
         skipped += why
-        for trial in known:
+        for trial in logged:
             state.add(trial.point, trial.seconds)
     measure = measure or _clock(space)
     while len(state.history) < trials and len(state.list_untried()):

@@ -34,7 +34,7 @@ def as_generator(generator: GeneratorLike) -> np.random.Generator:
     return np.random.default_rng(int(parent.integers(0, 2**62, (1,), int64)[0]))
 
 
-def _drawn(count: int, draw: Callable[[int], Any]) -> Iterator[int]:
+def _draw_in_chunks(count: int, draw: Callable[[int], Any]) -> Iterator[int]:
     """Yield `count` numbers that `draw(n)` gives n at a time."""
     for start in range(0, count, CHUNK):
         yield from draw(min(CHUNK, count - start)).tolist()
@@ -83,7 +83,7 @@ class RandomSampler(Sampler):
         draw = as_generator(self.generator)
         n = len(self.data_source)
         if self.replacement:
-            return _drawn(self.num_samples, lambda count: draw.integers(n, size=count))
+            return _draw_in_chunks(self.num_samples, lambda count: draw.integers(n, size=count))
         passes = -(-self.num_samples // n) if n else 0
         orders = (map(int, draw.permutation(n)) for _ in range(passes))
         return islice(chain.from_iterable(orders), self.num_samples)
@@ -135,7 +135,7 @@ class WeightedRandomSampler(Sampler):
             return map(int, draw.choice(len(p), self.num_samples, False, p))
         ends = p.cumsum()
         ends /= ends[-1]
-        return _drawn(
+        return _draw_in_chunks(
             self.num_samples, lambda count: ends.searchsorted(draw.random(count), "right")
         )
 

@@ -28,7 +28,6 @@ class Normal(Distribution):
     variance = property(lambda self: self.scale**2)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        """Return loc + scale * noise."""
         shape = (*sample_shape, *self.batch_shape)
         return self.loc + self.scale * randn(shape, dtype=self.loc.dtype, device=self.loc.device)
 

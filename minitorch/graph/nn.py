@@ -1,7 +1,5 @@
 """TensorFlow's `nn`: activations, losses, dropout and layers' arithmetic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from ..arrays.library import DTypeLike, as_dtype

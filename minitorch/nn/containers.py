@@ -75,7 +75,6 @@ class Sequential(_Listed):
             self.add_module(name, module)
 
     def forward(self, x: object) -> Any:
-        """Return the output of the last module."""
         for module in self._modules.values():
             x = module(x)  # type: ignore[misc]
         return x

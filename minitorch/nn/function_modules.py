@@ -3,8 +3,6 @@
 The options of each are fixed when it is made; a class says which function and names the options.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -36,13 +34,13 @@ class _FunctionModule(Module):
     def __init_subclass__(cls, of: Callable[..., Any] | None = None, options: str = "") -> None:
         super().__init_subclass__()
         if of is not None:
-            known = inspect.signature(of).parameters
+            parameters = inspect.signature(of).parameters
             cls.function = staticmethod(of)
             cls.options = tuple(options.split())
             cls.defaults = {
-                name: False if name == "inplace" else known[name].default
+                name: False if name == "inplace" else parameters[name].default
                 for name in cls.options
-                if name in known or name == "inplace"
+                if name in parameters or name == "inplace"
             }
 
     def __init__(self, *args: Any, **kwargs: object) -> None:
@@ -211,7 +209,6 @@ class _Loss(_FunctionModule):
     """A function of input and target; `reduction` is "mean", "sum" or "none", as in PyTorch."""
 
     def extra_repr(self) -> str:
-        """Return nothing, as PyTorch does."""
         return ""
 
 

@@ -117,12 +117,12 @@ def _make_inplace(
             *more, inplace = more  # type: ignore[assignment]
         if not inplace:
             return function(input, *more, **named)
-        if not hasattr(input, "_updated"):
+        if not hasattr(input, "_update"):
             raise errors.DTypeError(
                 f"{function.__name__}: got inplace=True for {type(input).__name__}, expected a "
                 "tensor. Leave inplace out."
             )
-        return input._updated(f"{function.__name__}_", function, *more, **named)
+        return input._update(f"{function.__name__}_", function, *more, **named)
 
     return call
 

@@ -3,8 +3,6 @@
 Source: torch's `BackwardHook`, an identity on each side of the forward.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +41,7 @@ def _pass(values: tuple[object, ...], see: Callable[[Grads], Grads]) -> tuple[An
     return tuple([passed.get(i, value) for i, value in enumerate(values)])
 
 
-def call_with_hooks(module: Module, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+def call_with_hooks(module: "Module", args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     """Return `module.forward` of the arguments, with hooks before it, after it and in backward."""
     own = module.__dict__
     for hook in list(own["_forward_pre_hooks"].values()):
@@ -62,7 +60,7 @@ def call_with_hooks(module: Module, args: tuple[object, ...], kwargs: dict[str, 
 
 
 def _call_with_backward_hooks(
-    module: Module,
+    module: "Module",
     hooks: Sequence[Callable[..., object]],
     args: tuple[object, ...],
     kwargs: dict[str, object],

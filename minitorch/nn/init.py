@@ -111,8 +111,8 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
         slope = 0.01 if param is None else param
         return math.sqrt(2.0 / (1.0 + slope**2))
     if nonlinearity not in GAINS:
-        known = ", ".join([*GAINS, "leaky_relu"])
-        raise ArgumentError(f"calculate_gain: got {nonlinearity!r}, expected one of {known}.")
+        expected = ", ".join([*GAINS, "leaky_relu"])
+        raise ArgumentError(f"calculate_gain: got {nonlinearity!r}, expected one of {expected}.")
     return GAINS[nonlinearity]
 
 

@@ -115,9 +115,9 @@ class Embedding(Module):
     ) -> "Embedding":
         """Return an embedding over a given table, not trained unless `freeze` is false."""
         count, size = embeddings.shape
-        made = cls(count, size, padding_idx, max_norm, norm_type, _weight=embeddings)
-        made.weight.requires_grad_(not freeze)
-        return made
+        embedding = cls(count, size, padding_idx, max_norm, norm_type, _weight=embeddings)
+        embedding.weight.requires_grad_(not freeze)
+        return embedding
 
     def reset_parameters(self) -> None:
         """Draw the table anew."""

@@ -185,7 +185,7 @@ class Module:
         yield prefix, self
         for name, child in self._modules.items():
             if child is not None:
-                yield from child.named_modules(memo, _dotted(prefix, name), remove_duplicate)
+                yield from child.named_modules(memo, _join_names(prefix, name), remove_duplicate)
 
     def modules(self) -> "Iterator[Module]":
         """Yield this module and all below it, each once."""
@@ -233,7 +233,7 @@ class Module:
                 if value is None or (remove_duplicate and id(value) in seen):
                     continue
                 seen.add(id(value))
-                yield _dotted(path, name), value
+                yield _join_names(path, name), value
 
     def get_submodule(self, target: str) -> "Module":
         """Return the module with this dotted name, this one for the empty name."""
@@ -325,7 +325,7 @@ class Module:
 
     def state_dict(self, *, prefix: str = "") -> dict[str, Tensor]:
         """Return parameters and saved buffers by dotted name; the tensors share memory with us."""
-        return {prefix + name: value.detach() for name, value in self._saved()}
+        return {prefix + name: value.detach() for name, value in self._saved_tensors()}
 
     def load_state_dict(
         self, state_dict: Mapping[str, object], strict: bool = True
@@ -344,7 +344,7 @@ class Module:
                 f"load_state_dict: got {type(state_dict).__name__}, expected a dict of tensors by "
                 "name, as state_dict() gives it."
             )
-        own = dict(self._saved())
+        own = dict(self._saved_tensors())
         keys = compare_keys(own, state_dict)
         check_state(type(self).__name__, own, state_dict, keys if strict else None)
         with no_grad():
@@ -354,15 +354,15 @@ class Module:
                     target.copy_(source if isinstance(source, Tensor) else tensor(source))
         return keys
 
-    def _saved(self) -> Iterator[tuple[str, Tensor]]:
+    def _saved_tensors(self) -> Iterator[tuple[str, Tensor]]:
         """Yield parameters and saved buffers, module by module, a shared one under each name."""
         for path, part in self.named_modules(remove_duplicate=False):
             for name, param in part._parameters.items():
                 if param is not None:
-                    yield _dotted(path, name), param
+                    yield _join_names(path, name), param
             for name, buffer in part._buffers.items():
                 if buffer is not None and name not in part.__dict__["_unsaved"]:
-                    yield _dotted(path, name), buffer
+                    yield _join_names(path, name), buffer
 
     # ── printing ────────────────────────────────────────────────────────────────────────────────
 
@@ -389,7 +389,7 @@ def _not_initialised(module: Module) -> AttributeError:
     )
 
 
-def _dotted(prefix: str, name: str) -> str:
+def _join_names(prefix: str, name: str) -> str:
     return f"{prefix}.{name}" if prefix else name
 
 

@@ -1,6 +1,6 @@
 """Parameter: a tensor that a module finds and an optimizer updates."""
 
-from minitorch.arrays.library import Array, DeviceLike, DTypeLike, copied, on_host
+from minitorch.arrays.library import Array, DeviceLike, DTypeLike, copy_array, on_host
 from minitorch.tensor.creation import zeros
 from minitorch.tensor.tensor import Tensor, tensor
 
@@ -20,7 +20,7 @@ class Parameter(Tensor):
         self.requires_grad_(requires_grad)
 
     def __deepcopy__(self, memo: dict[int, object]) -> "Parameter":
-        copy = Parameter(Tensor._new(copied(self.array)), self.requires_grad)
+        copy = Parameter(Tensor._new(copy_array(self.array)), self.requires_grad)
         memo[id(self)] = copy
         return copy
 

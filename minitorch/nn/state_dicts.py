@@ -1,7 +1,5 @@
 """What a module has by dotted name, and what it and a `state_dict` do not have in common."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -68,7 +66,7 @@ def _quote(keys: list[str]) -> str:
     return ", ".join(f'"{key}"' for key in keys)
 
 
-def entry_of(module: Module, store: str, target: str) -> Tensor:
+def entry_of(module: "Module", store: str, target: str) -> Tensor:
     """Return what has this dotted name in one of the stores of a module, such as `_buffers`.
 
     Raises:

@@ -245,11 +245,7 @@ class Transformer(Module):
 
 
 def _function(activation: str | Callable[[object], object]) -> Callable[[Any], Any]:
-    """Return the function of that name.
-
-    Raises:
-        ArgumentError: neither a function nor the name of one of the two.
-    """
+    """Return the function of that name."""
     if callable(activation):
         return activation
     named: dict[str, Callable[[Any], Any]] = {"relu": F.relu, "gelu": F.gelu}

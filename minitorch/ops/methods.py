@@ -22,7 +22,7 @@ from .unknown_sizes import put_off
 R = TypeVar("R")
 
 
-def _reflected(name: str) -> Callable[[Kind, object], Kind]:
+def _reflect(name: str) -> Callable[[Kind, object], Kind]:
     """Return the method for a value on the right of a sign: `2 - x`."""
 
     def method(self: Kind, other: object) -> Kind:
@@ -98,13 +98,13 @@ class Methods(Value):
     def __ne__(self, other: object) -> Any:
         return NotImplemented if other is None or isinstance(other, str) else logic.ne(self, other)
 
-    __rsub__ = _reflected("sub")
-    __rtruediv__ = _reflected("div")
-    __rfloordiv__ = _reflected("floor_divide")
-    __rmod__ = _reflected("remainder")
-    __rpow__ = _reflected("pow")
-    __rlshift__ = _reflected("bitwise_left_shift")
-    __rrshift__ = _reflected("bitwise_right_shift")
+    __rsub__ = _reflect("sub")
+    __rtruediv__ = _reflect("div")
+    __rfloordiv__ = _reflect("floor_divide")
+    __rmod__ = _reflect("remainder")
+    __rpow__ = _reflect("pow")
+    __rlshift__ = _reflect("bitwise_left_shift")
+    __rrshift__ = _reflect("bitwise_right_shift")
 
     def __rmatmul__(self, other: Self) -> Self:
         return linalg.matmul(other, self)

@@ -49,13 +49,12 @@ class Drawn(FixedSpec):
         """Return the generator to draw from."""
         return self.generator or default_generator(CPU)
 
-    def scaled(self, drawn: Array, width: float) -> Array:
+    def scale(self, drawn: Array, width: float) -> Array:
         """Return what was drawn times `width`, plus `first`."""
         as_drawn = width == 1 and self.first == 0
         return drawn if as_drawn else cast(drawn * width + self.first, self.dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """There are no inputs."""
         return ()
 
 
@@ -64,14 +63,14 @@ class Uniform(Drawn):
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         drawn = self.source().uniform(self.shape, self.dtype)
-        return self.scaled(drawn, self.second - self.first)
+        return self.scale(drawn, self.second - self.first)
 
 
 class Normal(Drawn):
     """Normally distributed, with mean `first` and deviation `second`."""
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        return self.scaled(self.source().normal(self.shape, self.dtype), self.second)
+        return self.scale(self.source().normal(self.shape, self.dtype), self.second)
 
 
 class Integers(Drawn):

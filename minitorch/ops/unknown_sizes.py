@@ -12,7 +12,7 @@ from ..op import Value
 F = TypeVar("F", bound=Callable[..., object])
 
 
-def sized(function: F) -> F:
+def defer_unknown_sizes(function: F) -> F:
     """Return a function that is put off where it computes with a size that is not known."""
 
     @functools.wraps(function)

@@ -125,7 +125,7 @@ class Container(ABC):
         self._clock, self._counts = clock, counts
         self._is_over = False
         self._wait_ms = FIRST_WAIT_MS
-        self._timer: Timer = Call(self._ended)  # of which no clock knows: none yet
+        self._timer: Timer = Call(self._clear_up)  # of which no clock knows: none yet
         self._lifeline: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         hub.containers.add(self)
@@ -140,13 +140,13 @@ class Container(ABC):
         """Take what the process has answered."""
 
     @abstractmethod
-    def _lost(self) -> None:
+    def _return_work(self) -> None:
         """Hand back the work with which the process has ended."""
 
     def _send(self, frames: list[bytes], within_ms: float) -> None:
         """Give the process work; it is killed when that takes longer."""
         self._hub.send(self._identity, frames)
-        self._set_timer(within_ms, self._ended)
+        self._set_timer(within_ms, self._clear_up)
 
     def _start(self) -> None:
         self._identity = secrets.token_bytes(16)
@@ -160,12 +160,12 @@ class Container(ABC):
                     env={"OMP_NUM_THREADS": "1", **os.environ},  # one core a container
                 )  # fmt: skip
         except OSError:  # no process, no descriptor free
-            self._ended()
+            self._clear_up()
             return
         self._lifeline.setblocking(False)
         self._hub.hears[self._identity] = self._hear
-        self._hub.loop.add_reader(self._lifeline, self._ended)
-        self._set_timer(START_MS, self._ended)
+        self._hub.loop.add_reader(self._lifeline, self._clear_up)
+        self._set_timer(START_MS, self._clear_up)
 
     def _set_timer(self, in_ms: float, callback: Callable[[], object]) -> None:
         self._timer.cancel()
@@ -189,13 +189,13 @@ class Container(ABC):
             self._wait_ms = FIRST_WAIT_MS
             self._results(frames[1:])
 
-    def _ended(self) -> None:
+    def _clear_up(self) -> None:
         """Clear up after a process that is gone, or that is to go; start the next one later."""
         self._end_process()
         if not self.ready.done():
             self.ready.set_exception(ModelFailed(f"deploy: {self._name} ended as it started."))
             return
-        self._lost()
+        self._return_work()
         if self._is_over:
             self.stop()
             return

@@ -86,7 +86,7 @@ class Dispatcher:
         if lane in self._lanes:
             self._lanes.remove(lane)
 
-    def finished(self, lane: Lane, took_ms: float) -> list[Query]:
+    def finish(self, lane: Lane, took_ms: float) -> list[Query]:
         """Take the batch off a lane that has run it; `took_ms` is the evaluation alone."""
         batch, lane.batch = lane.batch, []
         lane.controller.observe(len(batch), took_ms)
@@ -94,7 +94,7 @@ class Dispatcher:
         self._wake()
         return batch
 
-    def failed(self, lane: Lane, error: ServeError) -> None:
+    def fail(self, lane: Lane, error: ServeError) -> None:
         """Take the batch off a lane that has died: each query gets one more try, by itself."""
         self.remove(lane)
         batch, lane.batch = lane.batch, []

@@ -58,7 +58,7 @@ class Replica(Container):
 
     def _results(self, frames: list[bytes]) -> None:
         results, errors, took_ms = unpack_results(*frames)
-        batch = self._model.dispatcher.finished(self._lane, took_ms)
+        batch = self._model.dispatcher.finish(self._lane, took_ms)
         self._counts.batches += 1
         self._counts.queries += len(batch)
         left = iter(results)
@@ -71,10 +71,10 @@ class Replica(Container):
         if self._is_over:
             self.stop()
 
-    def _lost(self) -> None:
+    def _return_work(self) -> None:
         lane, self._lane = self._lane, Lane(self._model.make_controller(), self._run)
         words = f"predict: the container of {self._name} ended with the query."
-        self._model.dispatcher.failed(lane, ContainerDied(words))
+        self._model.dispatcher.fail(lane, ContainerDied(words))
 
     def retire(self) -> None:
         """Take no more batches, and end when the last is done."""
@@ -84,6 +84,5 @@ class Replica(Container):
             self.stop()
 
     def stop(self) -> None:
-        """End now."""
         self._model.dispatcher.remove(self._lane)
         super().stop()

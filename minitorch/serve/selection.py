@@ -56,7 +56,6 @@ class Exp3(Policy):
     eta, explore = 0.05, 0.05
 
     def ask(self, weights: Weights, rng: Random) -> Asked:
-        """Draw one."""
         even = self.explore / len(weights)
         chances = {name: (1 - self.explore) * weight + even for name, weight in weights.items()}
         (name,) = rng.choices(list(chances), list(chances.values()))
@@ -67,7 +66,6 @@ class Ensemble(Policy):
     """All models; each has one vote."""
 
     def ask(self, weights: Weights, rng: Random) -> Asked:
-        """Return all."""
         return dict.fromkeys(weights, 1.0)
 
     def combine(self, weights: Weights, asked: Asked, values: Answers) -> tuple[object, float]:

@@ -294,7 +294,7 @@ class Server:
         value = self._cache.get(key)
         if value is not MISS:
             model.counts.cache_hits += 1
-            self._arrived(model, ask, value, None)
+            self._receive(model, ask, value, None)
         elif key in self._pending:
             model.counts.cache_hits += 1
             self._pending[key].append(ask)
@@ -325,9 +325,9 @@ class Server:
             self._cache.put(key, value)
             model.counts.served += not asks[0].future.done()
         for ask in asks:
-            self._arrived(model, ask, value, error)
+            self._receive(model, ask, value, error)
 
-    def _arrived(self, model: Model, ask: Ask, value: object, error: ServeError | None) -> None:
+    def _receive(self, model: Model, ask: Ask, value: object, error: ServeError | None) -> None:
         now_ms = self._now.now_ms()
         if error is None:
             ask.values[model.name] = value

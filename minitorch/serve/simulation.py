@@ -70,7 +70,7 @@ def simulate(
         clock.call_at(ended_ms, lambda: done(lanes[number], took_ms))
 
     def done(lane: Lane, took_ms: float) -> None:
-        for query in dispatcher.finished(lane, took_ms):
+        for query in dispatcher.finish(lane, took_ms):
             simulation.latency_ms[query.x] = clock.now_ms() - query.asked_ms
 
     lanes = [Lane(make(slo_ms), partial(run, number)) for number in range(len(costs))]

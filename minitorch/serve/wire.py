@@ -75,8 +75,8 @@ def pack_results(results: Any, errors: Errors, took_ms: float) -> list[bytes]:
 
 def _stack(results: Sequence[Any]) -> Any:
     """Return one array where all results are arrays or numbers of NumPy alike, else as given."""
-    known = np.ndarray | np.generic
-    alike = {(r.dtype, r.shape) if isinstance(r, known) else None for r in results}
+    array_types = np.ndarray | np.generic
+    alike = {(r.dtype, r.shape) if isinstance(r, array_types) else None for r in results}
     return np.stack(results) if len(alike) == 1 and None not in alike else results
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from minitorch.errors import ArgumentError
-from minitorch.show.scene import Canvas, Scene, Step, forever, lit
+from minitorch.show.scene import Canvas, Scene, Step, forever, light_up
 
 MOST = 16  # words to show
 LEFT, TOP, COLUMN, ROW, CACHE = 78.0, 24.0, 44.0, 19.0, 16.0
@@ -73,12 +73,12 @@ def _check(words: Sequence[str], rows: Sequence[Sequence[float]], prompt: int) -
 
 
 def _row(
-    canvas: Canvas, words: Sequence[str], shares: Sequence[float], i: int, known: int, at: int
+    canvas: Canvas, words: Sequence[str], shares: Sequence[float], i: int, start: int, at: int
 ) -> None:
     """Add the word of row and column i, and its share of each word as a bar."""
     word, y, middle = words[i], TOP + ROW * i, LEFT + COLUMN * i + COLUMN / 2
-    canvas.text(LEFT - 10, y + 14, word, _from(known, at, "end", "end now bold"))
-    canvas.text(middle, TOP - 8, word, _from(known, at, "middle", "middle now bold"))
+    canvas.text(LEFT - 10, y + 14, word, _from(start, at, "end", "end now bold"))
+    canvas.text(middle, TOP - 8, word, _from(start, at, "middle", "middle now bold"))
     for j, share in enumerate(shares):
         if share >= LEAST:
             tip = f"{word} looks at {words[j]}: {share:.0%}"
@@ -95,10 +95,10 @@ def _add_to_cache(canvas: Canvas, word: str, x: float, bottom: float, at: int) -
         canvas.rect(x + 1, top - 2, COLUMN - 2, CACHE + 4, new)
 
 
-def _from(known: int, at: int, later: str, now: str) -> tuple[tuple[int, int, str], ...]:
+def _from(start: int, at: int, later: str, now: str) -> tuple[tuple[int, int, str], ...]:
     """Return classes from a position on, with others in the step at `at`."""
     return tuple(
-        (max(a, known), b, classes) for a, b, classes in lit(later, {at: now}) if b > known
+        (max(a, start), b, classes) for a, b, classes in light_up(later, {at: now}) if b > start
     )
 
 

@@ -1,7 +1,5 @@
 """The autodiff stepper: a computation forward and backward, an operator a step, with values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, takewhile
@@ -13,7 +11,17 @@ from minitorch.show.asked import names_by_id
 from minitorch.show.diagram import Boxed, Line, Paths, Wire, draw
 from minitorch.show.numbers import brief, listing, plural
 from minitorch.show.record import Record, Visit, record
-from minitorch.show.scene import ALWAYS, Canvas, Drag, Scene, Step, Travel, forever, lit, phases
+from minitorch.show.scene import (
+    ALWAYS,
+    Canvas,
+    Drag,
+    Scene,
+    Step,
+    Travel,
+    forever,
+    light_up,
+    phases,
+)
 
 if TYPE_CHECKING:
     from minitorch.graph.core.node import Node
@@ -32,8 +40,8 @@ def step_through(
     value: Value,
     *,
     names: object = None,
-    feed_dict: Mapping[Node, object] | None = None,
-    session: Session | None = None,
+    feed_dict: "Mapping[Node, object] | None" = None,
+    session: "Session | None" = None,
     title: str = "Forward, then backward",
 ) -> Scene:
     """Return how `value` was computed and differentiated, to be stepped through.
@@ -123,10 +131,10 @@ def _sums(record: Record, first_back: int) -> Sums:
 def _box(
     record: Record, i: int, computed: dict[int, int], visited: dict[int, int], sums: Sums
 ) -> Boxed:
-    known = computed.get(i, 0)
+    begin = computed.get(i, 0)
     lines = heading(record, i)
     if record.numbers[i] is not None:
-        lines.append(Line(brief(record.numbers[i]), forever(known, "code value")))
+        lines.append(Line(brief(record.numbers[i]), forever(begin, "code value")))
     row = len(lines)
     so_far = {at: (total, count) for at, total, count in sums.get(i, [])}  # the last at a position
     lines += [
@@ -134,10 +142,10 @@ def _box(
         for at, later in pairwise([*sorted(so_far), ALWAYS])
     ]
     base = "box" if record.numbers[i] is None else "box value"
-    changes: list[tuple[int, str | None]] = [(0, base if not known else "box idle"), (known, base)]
+    changes: list[tuple[int, str | None]] = [(0, "box idle" if begin else base), (begin, base)]
     if i in visited:
         changes.append((visited[i], "box grad"))
-    rings = tuple(at for at in (known, visited.get(i, 0)) if at)
+    rings = tuple(at for at in (begin, visited.get(i, 0)) if at)
     return Boxed(i, tuple(lines), phases(sorted(changes, key=lambda c: c[0])), rings,
                  round=not record.ops[i])  # fmt: skip
 
@@ -164,7 +172,7 @@ def _wires(record: Record, computed: dict[int, int], first_back: int) -> list[Wi
             at, visit = back.get(i, (0, None))
             if visit is not None and any(place == source for place, _ in visit.shares):
                 moments[at] = "wire grad"
-            wires.append(Wire(source, i, lit("wire", moments)))
+            wires.append(Wire(source, i, light_up("wire", moments)))
     return wires + control_wires(record)
 
 

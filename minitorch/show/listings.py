@@ -52,7 +52,6 @@ class _Watched(Session):
     runs: tuple[tuple[list[Node], dict[Any, Any], dict[Node, Any]], ...] = ()
 
     def run(self, fetches: Any, feed_dict: Any = None, *more: object) -> Any:
-        """Run, and remember."""
         leaves: list[Node] = []
         flatten(fetches, leaves)
         variables = {v: np.copy(array) for v, array in self.state.values.items()}

@@ -11,7 +11,7 @@ from minitorch.graph.core.order import schedule
 from minitorch.graph.memory.plan import Buffer, MemoryPlan, memory_plan, sizes_of
 from minitorch.show.asked import nodes_in
 from minitorch.show.numbers import in_bytes, listing, plural
-from minitorch.show.scene import Canvas, Scene, Step, lit, phases
+from minitorch.show.scene import Canvas, Scene, Step, light_up, phases
 
 MOST = 2000  # operators to go through
 LEFT, TOP, WIDTH, HEIGHT = 96.0, 26.0, 740.0, 300.0
@@ -142,7 +142,8 @@ class _View:
             live = self.live[k]
             h = CURVE * live / self.full
             x, w = LEFT + k * self.pitch + 1, max(self.pitch - 2, 1)
-            canvas.rect(x, base - h, w, h, lit("bar faded", {k + 1: "bar"}), tip=in_bytes(live))
+            shade = light_up("bar faded", {k + 1: "bar"})
+            canvas.rect(x, base - h, w, h, shade, tip=in_bytes(live))
         canvas.line(LEFT, base, LEFT + WIDTH, base, "rule")
         canvas.text(LEFT, base + 18, "first node", "small muted")
         canvas.text(LEFT + WIDTH, base + 18, "last node", "small muted end")

@@ -4,8 +4,6 @@ Neither asks for anything: no kernel, no request; the picture, which stands wher
 run, has no scripts.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence
@@ -59,7 +57,7 @@ alone(player.firstElementChild);
 """
 
 
-def page(scenes: Sequence[Scene] | Scene | object) -> str:
+def page(scenes: "Sequence[Scene] | Scene | object") -> str:
     """Return the player with these scenes, one a tab, as the text of an HTML file.
 
     Args:
@@ -82,7 +80,7 @@ def page(scenes: Sequence[Scene] | Scene | object) -> str:
     return "".join(parts.get(text, text) for text in PAGE.split("@"))
 
 
-def _check_scenes(value: Any) -> Sequence[Scene]:
+def _check_scenes(value: Any) -> "Sequence[Scene]":
     scenes = [value] if _is_scene(value) else getattr(value, "scenes", value)
     is_several = isinstance(scenes, Sequence) and not isinstance(scenes, str)
     if not is_several or not scenes or not all(map(_is_scene, scenes)):
@@ -106,10 +104,11 @@ def module() -> str:
 def css() -> str:
     """Return the style of the player and of what it draws."""
     player = "".join((HERE / f).read_text(encoding="utf-8") for f in ("player.css", "hall.css"))
-    return player + scoped((HERE / "scene.css").read_text(encoding="utf-8"), ".mt-player svg ")
+    scene = (HERE / "scene.css").read_text(encoding="utf-8")
+    return player + prefix_rules(scene, ".mt-player svg ")
 
 
-def poster(scene: Scene) -> str:
+def poster(scene: "Scene") -> str:
     """Return the scene at its most telling position as an SVG picture, described in words."""
     width, height = max(scene.width, 360), scene.height + TOP
     marks = [text for mark in scene.marks if (text := _mark(mark, scene.still))]
@@ -133,7 +132,7 @@ def poster(scene: Scene) -> str:
     )
 
 
-def make_poster(scenes: Sequence[Scene]) -> dict[str, str]:
+def make_poster(scenes: "Sequence[Scene]") -> dict[str, str]:
     """Return what a notebook shows where the player cannot be: a poster, and a text."""
     text = "\n".join(scene.summary for scene in scenes)
     return {"image/svg+xml": poster(scenes[0]), "text/plain": text}
@@ -145,14 +144,14 @@ def style() -> str:
     colours = re.findall(r"(--mt-[a-z-]+): light-dark\((#\w{6}), (#\w{6})\);", player)
     light, dark = (" ".join(f"{c[0]}: {c[k]};" for c in colours) for k in (1, 2))
     scene = (HERE / "scene.css").read_text(encoding="utf-8")
-    rules = scoped(scene, ".mt-poster ")
+    rules = prefix_rules(scene, ".mt-poster ")
     return (
         f".mt-poster{{{light}}} @media(prefers-color-scheme:dark){{.mt-poster{{{dark}}}}} "
         f".mt-poster .paper{{fill:var(--mt-paper)}} {rules}"
     )
 
 
-def scoped(rules: str, prefix: str) -> str:
+def prefix_rules(rules: str, prefix: str) -> str:
     """Return CSS rules, one a line, with `prefix` before each selector."""
     lines = []
     for line in rules.strip().splitlines():
@@ -162,7 +161,7 @@ def scoped(rules: str, prefix: str) -> str:
     return "\n".join(lines)
 
 
-def _mark(mark: Mark, at: int) -> str:
+def _mark(mark: "Mark", at: int) -> str:
     classes = next((c for start, end, c in mark.when if start <= at < end), None)
     if classes is None:
         return ""

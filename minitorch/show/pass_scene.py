@@ -7,14 +7,14 @@ from itertools import pairwise
 
 from minitorch.graph.core.node import Constant, Node, UnknownShape
 from minitorch.graph.core.order import keep_orders, schedule
-from minitorch.graph.costs.prediction import predicted_s
+from minitorch.graph.costs.prediction import predict_s
 from minitorch.graph.passes.optimize import PASSES, run_pass
 from minitorch.op import Value
 from minitorch.show.asked import MOST, nodes_in
 from minitorch.show.diagram import Boxed, Drawn, Line, Wire, draw
 from minitorch.show.numbers import brief, file_and_line, in_seconds, listing, plural
 from minitorch.show.record import controls_of, inputs_of
-from minitorch.show.scene import Canvas, Mark, Scene, Step, lit
+from minitorch.show.scene import Canvas, Mark, Scene, Step, light_up
 
 HINT = (
     "Left: the graph before the pass. Right: after it. "
@@ -47,10 +47,10 @@ def stages(fetches: object, passes: Sequence[str] | None = None) -> list[Stage]:
     """Return the graph as built and after each pass, as `optimize` runs them."""
     leaves = nodes_in("compare_passes", fetches)
     with keep_orders():
-        stages = [Stage("as built", tuple(schedule(leaves, ())), predicted_s(leaves, set()))]
+        stages = [Stage("as built", tuple(schedule(leaves, ())), predict_s(leaves, set()))]
         for name in PASSES if passes is None else passes:
             leaves = run_pass(name, leaves, set())
-            stages.append(Stage(name, tuple(schedule(leaves, ())), predicted_s(leaves, set())))
+            stages.append(Stage(name, tuple(schedule(leaves, ())), predict_s(leaves, set())))
     return stages
 
 
@@ -100,10 +100,10 @@ def _strip(canvas: Canvas, stages: Sequence[Stage]) -> None:
         count, x = len(stage.nodes), 10 + k * PITCH
         h = max(BAR * count / most, 2.0)
         top = HEAD + BAR - h
-        canvas.rect(x + 14, top, PITCH - 40, h, lit("bar faded", {k: "bar"}), rx=2)
+        canvas.rect(x + 14, top, PITCH - 40, h, light_up("bar faded", {k: "bar"}), rx=2)
         middle, muted = x + PITCH / 2 - 6, "small muted middle"
         canvas.text(middle, top - 5, str(count), "middle bold")
-        seen = lit(muted, {k: "small now bold middle"})
+        seen = light_up(muted, {k: "small now bold middle"})
         canvas.text(middle, HEAD + BAR + 16, stage.name, seen)
         canvas.text(middle, HEAD + BAR + 35, in_seconds(stage.predicted_s), muted)
 
@@ -177,9 +177,9 @@ def _step(before: Stage, after: Stage, k: int, count: int) -> Step:
     if not _differ(before, after):
         return Step(f"{head}nothing to do here; {plural(len(after.nodes), 'node')}.")
     old, new = before.names, after.names
-    left, known = set(new.values()), set(old.values())
+    left, before_nodes = set(new.values()), set(old.values())
     removed = [_describe(n) for n in before.nodes if old[n] not in left]
-    new_words = [_describe(n) for n in after.nodes if new[n] not in known]
+    new_words = [_describe(n) for n in after.nodes if new[n] not in before_nodes]
     text = (
         f"{head}{plural(len(before.nodes), 'node')} become {len(after.nodes)}, and a predicted "
         f"{in_seconds(before.predicted_s)} become {in_seconds(after.predicted_s)}."

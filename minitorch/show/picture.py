@@ -1,7 +1,5 @@
 """`show`: a picture of how a value came to be, for the notebook, the terminal or a file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -116,7 +114,7 @@ def _kind(value: Value, is_root: bool) -> str:
 
 def show(
     value: object, *, names: object = None, limit: int = MOST,
-    feed_dict: Mapping[Node, object] | None = None, session: Session | None = None,
+    feed_dict: Mapping[Node, object] | None = None, session: "Session | None" = None,
 ) -> Picture:  # fmt: skip
     """Return a picture of the operators behind `value`, with shapes, numbers and gradients.
 

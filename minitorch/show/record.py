@@ -4,8 +4,6 @@ Three kinds of values give one record: tensors, which have their numbers; nodes 
 whose numbers a session computes; and a learner's own nodes, which nobody here can run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -129,13 +127,13 @@ def _number(value: Value) -> Array | None:
     return array if array.dtype.kind in "biuf" else None
 
 
-def _go_back(made: Record, order: Sequence[Tensor], root: Any) -> None:
+def _go_back(record: Record, order: "Sequence[Tensor]", root: Any) -> None:
     if root.requires_grad:
         seed = ones_like(root.detach())
         uses = count_uses([root], lambda value: value.requires_grad)
         with no_grad():
-            _sweep(made, order, root, seed, uses)
-        made.visits = _in_arrays(made.visits, lambda value: to_numpy(value.array))
+            _sweep(record, order, root, seed, uses)
+        record.visits = _in_arrays(record.visits, lambda value: to_numpy(value.array))
 
 
 def _in_arrays(visits: Sequence[Visit], array: Callable[[Any], Any]) -> list[Visit]:
@@ -146,7 +144,7 @@ def _in_arrays(visits: Sequence[Visit], array: Callable[[Any], Any]) -> list[Vis
 
 
 def _sweep(
-    made: Record, order: Sequence[Value], root: Value, seed: Any, uses: dict[Value, int]
+    record: Record, order: Sequence[Value], root: Value, seed: Any, uses: dict[Value, int]
 ) -> None:
     """Add the visits of a reverse sweep, with gradients of the values' own kind.
 
@@ -154,7 +152,7 @@ def _sweep(
     whose gradient fails ends it; the record says so.
     """
     place = {id(value): i for i, value in enumerate(order)}
-    made.uses = {place[id(v)]: count for v, count in uses.items() if id(v) in place}
+    record.uses = {place[id(v)]: count for v, count in uses.items() if id(v) in place}
     waits, pending, ready = dict(uses), {root: seed}, [root]
     while ready:
         value = ready.pop()
@@ -164,7 +162,7 @@ def _sweep(
             try:
                 shares = on_values(value, grad)
             except Exception as error:  # a learner's rule may raise anything
-                made.problem = f"{type(error).__name__}: {error}"
+                record.problem = f"{type(error).__name__}: {error}"
                 return
         own_shares = []
         for source, share in zip(inputs_of(value), shares or repeat(None), strict=False):
@@ -176,7 +174,7 @@ def _sweep(
             waits[source] -= 1
             ready += [] if waits[source] else [source]
         if id(value) in place and grad is not None:
-            made.visits.append(Visit(place[id(value)], grad, tuple(own_shares)))
+            record.visits.append(Visit(place[id(value)], grad, tuple(own_shares)))
 
 
 # ── what a value was computed from ───────────────────────────────────────────────────────────────
@@ -238,7 +236,7 @@ def inputs_first(
 
 
 def _run(
-    made: Record,
+    record: Record,
     order: Sequence[Node],
     root: Node,
     feed_dict: Mapping[Node, object] | None,
@@ -249,13 +247,13 @@ def _run(
         return
     own = Session(root.graph, optimize=False)
     bring_variables(own, session)
-    _add_symbolic_visits(made, order, root)
+    _add_symbolic_visits(record, order, root)
     readable = [i for i, node in enumerate(order) if not getattr(node.op, "writes", ())]
-    flat = [g for visit in made.visits for g in (visit.grad, *(s for _, s in visit.shares))]
+    flat = [g for visit in record.visits for g in (visit.grad, *(s for _, s in visit.shares))]
     values = iter(own.run([*(order[i] for i in readable), *flat], feed_dict))
     for i in readable:
-        made.numbers[i] = _as_array(next(values))
-    made.visits = _in_arrays(made.visits, lambda _: _as_array(next(values)))
+        record.numbers[i] = _as_array(next(values))
+    record.visits = _in_arrays(record.visits, lambda _: _as_array(next(values)))
 
 
 def bring_variables(own: Session, session: Session | None) -> None:
@@ -270,14 +268,14 @@ def bring_variables(own: Session, session: Session | None) -> None:
         own.run(initialize_variables(own.graph.variables))
 
 
-def _add_symbolic_visits(made: Record, order: Sequence[Node], root: Node) -> None:
+def _add_symbolic_visits(record: Record, order: Sequence[Node], root: Node) -> None:
     """Add visits with nodes for gradients; none where the graph cannot be differentiated."""
     leaves = [n for n in order if n.op is None and not isinstance(n, Constant)]
     between = ancestors([leaf for leaf in leaves if leaf.dtype.kind == "f"], [root])
     if root.dtype.kind == "f" and root in between:
         uses = count_uses([root], between.__contains__)
         with root.graph.as_default():
-            _sweep(made, order, root, ones_like(root), uses)
+            _sweep(record, order, root, ones_like(root), uses)
 
 
 def _as_array(value: object) -> Array | None:

@@ -210,7 +210,7 @@ def phases(changes: Sequence[tuple[int, str | None]]) -> When:
     return tuple(intervals)
 
 
-def lit(base: str, moments: Mapping[int, str]) -> When:
+def light_up(base: str, moments: Mapping[int, str]) -> When:
     """Return `base` at all positions but `moments`, which have classes of their own."""
     changes: list[tuple[int, str | None]] = [(0, base)]
     for at in sorted(moments):

@@ -214,7 +214,7 @@ def _constant(node: Node) -> Constant | None:
     return node if isinstance(node, Constant) else None
 
 
-def taken(shown: Shown, i: int, at: int, tokens: Tokens) -> list[tuple[int, TokenEvent]]:
+def find_taken(shown: Shown, i: int, at: int, tokens: Tokens) -> list[tuple[int, TokenEvent]]:
     """Return (source, token) of what operator `i` took at a position.
 
     Of a Merge's tokens it is the one that counted.
@@ -240,7 +240,7 @@ def _step(
     shown: Shown, event: TokenEvent, k: int, count: int, tokens: Tokens, paths: Paths
 ) -> Step:
     i = shown.place[event.node_name]
-    took = taken(shown, i, k, tokens)
+    took = find_taken(shown, i, k, tokens)
     where = f" in {event.frame}, iteration {event.iteration}" if event.frame else ""
     what = f"{_describe(event)} {_sends(event)}"
     text = f"Token {k} of {count}{where}: {what}. {_explain_rule(event, took)}"

@@ -123,7 +123,7 @@ def _graph(
     spans = _first(moments, "right" if symbolic else "left")
     values = [(v, spans[i][0]) for i, s in enumerate(statements) for v in s.new]
     place = {id(v): k for k, (v, _) in enumerate(values)}
-    known = (
+    numbers = (
         _numbers(statements, moments)
         if symbolic
         else {id(v): [(at, to_numpy(v.array))] for v, at in values}
@@ -131,7 +131,7 @@ def _graph(
     grads = {key: (spans[i][0], g) for i, s in enumerate(statements) for key, g in s.grads.items()}
     called = {key: name for s in reversed(statements) for key, name in s.names.items()}
     boxes = [
-        _box(v, k, at, called.get(id(v), "leaf"), known.get(id(v), []), grads.get(id(v)))
+        _box(v, k, at, called.get(id(v), "leaf"), numbers.get(id(v), []), grads.get(id(v)))
         for k, (v, at) in enumerate(values)
     ]
     wires = [
@@ -159,15 +159,15 @@ def _numbers(statements: list[Statement], moments: list[_Moment]) -> dict[int, N
 
 
 def _box(
-    value: Any, key: int, at: int, called: str, known: Numbers, grad: tuple[int, Array] | None
+    value: Any, key: int, at: int, called: str, numbers: Numbers, grad: tuple[int, Array] | None
 ) -> Boxed:
     op = value.op.name if value.op is not None else ""
     leaf = value.name if isinstance(value, Node) else called
     name = op or (brief(value.value) if isinstance(value, Constant) else leaf)
     lines = [Line(name, forever(at, "bold"))]
     changes: list[tuple[int, str | None]] = [(at, "box idle")]
-    ends = [start for start, _ in known[1:]]
-    for (start, number), until in zip(known, [*ends, ALWAYS], strict=False):
+    ends = [start for start, _ in numbers[1:]]
+    for (start, number), until in zip(numbers, [*ends, ALWAYS], strict=False):
         lines.append(Line(brief(number, 26), ((max(start, at), until, "code value"),), 1))
         changes.append((max(start, at), "box value"))
     if grad is not None:

@@ -1,7 +1,5 @@
 """The player in a notebook: an anywidget over `player.js`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +25,7 @@ class Player(anywidget.AnyWidget):
     tab = traitlets.Int(0).tag(sync=True)
     at = traitlets.Int(0).tag(sync=True)
 
-    def __init__(self, scenes: Sequence[Scene], at: int = 0) -> None:
+    def __init__(self, scenes: "Sequence[Scene]", at: int = 0) -> None:
         super().__init__(scenes=[scene.as_dict() for scene in scenes], at=at)
         self._scenes = tuple(scenes)
 

@@ -52,7 +52,7 @@ class Exchange(InPlace):
     dtype: Any
     hooks: "Hooks | None"
     requires_grad_: Any
-    _filled: Any
+    _from_filled: Any
 
     def numpy(self, *, force: bool = False) -> Array:
         """Return the numbers as a NumPy array, which shares memory with a tensor on the CPU.
@@ -170,7 +170,7 @@ class Exchange(InPlace):
     def new_full(self, size: int | Sequence[int], fill_value: Scalar, **options: Any) -> Self:
         """Return a tensor of another shape filled with one number; options as `new_tensor`."""
         like = self.new_tensor(np.full(size, fill_value), **options)
-        filled: Self = self._filled(like.array)
+        filled: Self = self._from_filled(like.array)
         filled.requires_grad_(like.requires_grad)
         return filled
 
@@ -313,7 +313,7 @@ class Exchange(InPlace):
             raise GradientError(
                 "deepcopy: this tensor is the result of a recorded operator. Copy .detach()."
             )
-        copy = _restore(type(self), _arrays.copied(self.array), self.requires_grad)
+        copy = _restore(type(self), _arrays.copy_array(self.array), self.requires_grad)
         memo[id(self)] = copy
         copy.grad = deepcopy(self._grad, memo)
         return copy

@@ -55,11 +55,7 @@ def as_tensor(data: object, dtype: DTypeLike = None, device: DeviceLike = None) 
 
 
 def _shape(name: str, size: tuple[object, ...]) -> tuple[int, ...]:
-    """Return the sizes of a new tensor.
-
-    Raises:
-        ArgumentError: a negative one.
-    """
+    """Return the sizes of a new tensor."""
     shape = sizes(size)
     if any(n < 0 for n in shape):
         raise ArgumentError(f"{name}: got size {shape}, expected no negative size.")
@@ -82,7 +78,8 @@ def full(
     place_of = {} if xp is np else {"device": native_device(place)}
     shape = _shape("full", (size,))
     dtype_there = native_dtype(xp, _arrays.host_dtype(wanted))
-    filled = Tensor._filled(cast(xp.full(shape, fill_value, dtype=dtype_there, **place_of), wanted))
+    array = cast(xp.full(shape, fill_value, dtype=dtype_there, **place_of), wanted)
+    filled = Tensor._from_filled(array)
     return filled.requires_grad_() if requires_grad else filled
 
 

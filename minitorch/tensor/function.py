@@ -8,7 +8,7 @@ May import: errors, arrays, op, this folder.
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from ..arrays.library import Device, DType, copied
+from ..arrays.library import Device, DType, copy_array
 from ..errors import GradientError, ModifiedInPlace, ShapeError
 from ..op import Op
 from .creation import as_tensor, zeros
@@ -116,14 +116,14 @@ class Function:
                 outputs = cls.forward(*args)
                 cls.setup_context(ctx, args, outputs)
         results = outputs if isinstance(outputs, tuple) else (outputs,)
-        made = tuple([Tensor._new(r.array) if isinstance(r, Tensor) else r for r in results])
+        tensors = tuple([Tensor._new(r.array) if isinstance(r, Tensor) else r for r in results])
         if recording.on and any(ctx.needs_input_grad):
-            _remember(cls, ctx, args, results, made)
-        return made if isinstance(outputs, tuple) else made[0]
+            _remember(cls, ctx, args, results, tensors)
+        return tensors if isinstance(outputs, tuple) else tensors[0]
 
 
 def _remember(
-    cls: type[Function], ctx: Context, args: Values, results: Values, made: Values
+    cls: type[Function], ctx: Context, args: Values, results: Values, tensors: Values
 ) -> None:
     """Let what `forward` made remember how to go back."""
     for i, (tensor, _) in enumerate(ctx._saved):
@@ -132,12 +132,12 @@ def _remember(
                 ctx.places[i] = place
     flowing = {
         place: value
-        for place, (result, value) in enumerate(zip(results, made, strict=True))
+        for place, (result, value) in enumerate(zip(results, tensors, strict=True))
         if isinstance(value, Tensor) and value.dtype.kind == "f"
         if not any(result is constant for constant in ctx._constant)
     }
     inputs = tuple([arg for arg in args if isinstance(arg, Tensor)])
-    call = _Call(cls, ctx, [isinstance(arg, Tensor) for arg in args], made)
+    call = _Call(cls, ctx, [isinstance(arg, Tensor) for arg in args], tensors)
     attach(call, inputs, flowing)
 
 
@@ -148,10 +148,12 @@ class _Call(Op):
     reads_inputs = False
 
     def __init__(
-        self, cls: type[Function], ctx: Context, tensors: list[bool], made: Values
+        self, cls: type[Function], ctx: Context, tensors: list[bool], values: Values
     ) -> None:
         self.cls, self.ctx, self.tensors = cls, ctx, tensors
-        self.specs = [(r.shape, r.dtype, r.device) if isinstance(r, Tensor) else None for r in made]
+        self.specs = [
+            (r.shape, r.dtype, r.device) if isinstance(r, Tensor) else None for r in values
+        ]
 
     @property
     def name(self) -> str:
@@ -165,7 +167,8 @@ class _Call(Op):
     def gradient(self, out_grad: Arriving, node: Tensor) -> Any:
         """Return what `backward` gives for each tensor among the arguments."""
         records = isinstance(node, Tensor)
-        grads = [self._arrived(out_grad.by_place.get(i), spec) for i, spec in enumerate(self.specs)]
+        by_place = out_grad.by_place
+        grads = [self._as_tensor(by_place.get(i), spec) for i, spec in enumerate(self.specs)]
         self.ctx.hub = node if records else None
         try:
             shares = self.cls.backward(self.ctx, *grads)
@@ -176,9 +179,9 @@ class _Call(Op):
             return tuple([s.clone() if any(s is g for g in grads) else s for s in shares])
         received = [grad.array for grad in grads if grad is not None]
         arrays: list[Any] = [None if share is None else share.array for share in shares]
-        return tuple([copied(a) if any(a is r for r in received) else a for a in arrays])
+        return tuple([copy_array(a) if any(a is r for r in received) else a for a in arrays])
 
-    def _arrived(self, grad: object, spec: Spec | None) -> Tensor | None:
+    def _as_tensor(self, grad: object, spec: Spec | None) -> Tensor | None:
         """Return the gradient of a result as `backward` gets it: a tensor, or None."""
         if grad is None and spec is not None and self.ctx._materialize:
             shape, dtype, device = spec

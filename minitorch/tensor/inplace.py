@@ -22,7 +22,7 @@ from ..ops.elementwise import activation, binary, logic, pointwise
 from ..ops.elementwise.casting import clone
 from ..ops.methods import Methods
 from ..ops.random import Drawn, Normal, Uniform
-from ..ops.shaping.assigning import assigned, replaced
+from ..ops.shaping.assigning import assign_at, replace_all
 from ..ops.shaping.indexing import put, split_index
 from .eager import quiet
 from .modes import no_grad, recording
@@ -34,7 +34,7 @@ def _sign(name: str) -> Callable[["InPlace", object], "InPlace"]:
     """Return the method behind a sign such as `+=`."""
 
     def method(self: "InPlace", other: object) -> "InPlace":
-        return self._signed(name, other)
+        return self._apply_sign(name, other)
 
     return method
 
@@ -100,7 +100,7 @@ class InPlace(Methods):
 
     def _write(self, name: str, array: Array) -> Self:
         """Put the numbers of `array` into this tensor's own memory."""
-        own = self._written(name)
+        own = self._array_to_write(name)
         if own.shape != array.shape:
             raise ShapeError(
                 f"{name}: the result has shape {tuple(array.shape)}, expected {tuple(own.shape)}: "
@@ -114,7 +114,7 @@ class InPlace(Methods):
         clock.tick(own)
         return self
 
-    def _written(self, name: str) -> Array:
+    def _array_to_write(self, name: str) -> Array:
         """Return the array that is going to be written to."""
         own: Array = self._own_array()
         if type(own) is np.ndarray and not own.flags.writeable:
@@ -124,7 +124,7 @@ class InPlace(Methods):
             )
         return own
 
-    def _updated(
+    def _update(
         self, name: str, function: Callable[..., Any], *others: object, **options: object
     ) -> Self:
         if self._records(name, *others, *options.values()):
@@ -147,7 +147,7 @@ class InPlace(Methods):
     def div_(self, other: object, *, rounding_mode: str | None = None) -> Self:
         """Divide by `other` in place."""
         if rounding_mode is not None:
-            return self._updated("div_", pointwise.div, other, rounding_mode=rounding_mode)
+            return self._update("div_", pointwise.div, other, rounding_mode=rounding_mode)
         return self._arithmetic("div_", other)
 
     def _arithmetic(self, name: str, other: Any, alpha: float = 1) -> Self:
@@ -155,7 +155,7 @@ class InPlace(Methods):
         if self._records(name, other):
             scaled = other if alpha == 1 else other * alpha
             return self._record(name, _FUNCTIONS[name], scaled)
-        own = self._written(name)
+        own = self._array_to_write(name)
         array = other.array if isinstance(other, InPlace) else other
         plain = type(array) in (float, int)
         fits = type(own) is np.ndarray and own.dtype.kind == "f"
@@ -164,13 +164,13 @@ class InPlace(Methods):
             quiet.run(_into, _UFUNCS[name], own, array if alpha == 1 else array * alpha)
             clock.tick(own)
             return self
-        return self._updated(name, _FUNCTIONS[name], other if alpha == 1 else other * alpha)
+        return self._update(name, _FUNCTIONS[name], other if alpha == 1 else other * alpha)
 
-    def _signed(self, name: str, other: object) -> Self:
+    def _apply_sign(self, name: str, other: object) -> Self:
         """Do `x += y` and its like."""
         if name in _UFUNCS:
             return self._arithmetic(name, other)
-        return self._updated(name, _FUNCTIONS[name], other)
+        return self._update(name, _FUNCTIONS[name], other)
 
     __iadd__ = _sign("add_")
     __isub__ = _sign("sub_")
@@ -188,8 +188,8 @@ class InPlace(Methods):
     def copy_(self, source: object) -> Self:
         """Overwrite with the numbers of `source`, broadcast and converted."""
         if self._records("copy_", source):
-            return self._record("copy_", replaced, source)
-        own = self._written("copy_")
+            return self._record("copy_", replace_all, source)
+        own = self._array_to_write("copy_")
         array = source.to(self.device).array if isinstance(source, InPlace) else np.asarray(source)
         if not stretches(array.shape, own.shape):
             raise ShapeError(
@@ -213,8 +213,8 @@ class InPlace(Methods):
     def fill_(self, value: object) -> Self:
         """Overwrite with one number."""
         if self._records("fill_", value):
-            return self._record("fill_", replaced, value)
-        own = self._written("fill_")
+            return self._record("fill_", replace_all, value)
+        own = self._array_to_write("fill_")
         number = value.item() if isinstance(value, InPlace) else value
         check_fits("fill_", number, self.dtype)
         own[...] = cast(np.asarray(number), self.dtype) if type(own) is np.ndarray else number
@@ -225,16 +225,16 @@ class InPlace(Methods):
         """Overwrite with numbers of a normal distribution."""
         if std < 0:
             raise ArgumentError(f"normal_: got std {std}, expected 0 or more.")
-        return self._drawn("normal_", Normal, mean, std, generator)
+        return self._draw_into("normal_", Normal, mean, std, generator)
 
     # torch calls the limits so
     def uniform_(self, from_: float = 0.0, to: float = 1.0, *, generator: Any = None) -> Self:
         """Overwrite with numbers evenly spread in [from_, to)."""
         if to < from_:
             raise ArgumentError(f"uniform_: got {from_} to {to}, expected them in order.")
-        return self._drawn("uniform_", Uniform, from_, to, generator)
+        return self._draw_into("uniform_", Uniform, from_, to, generator)
 
-    def _drawn(
+    def _draw_into(
         self, name: str, kind: type[Drawn], first: float, second: float, generator: Any
     ) -> Self:
         self._refuse_leaf(name)
@@ -244,9 +244,9 @@ class InPlace(Methods):
 
     def __setitem__(self, index: Any, value: object) -> None:
         if self._records(_ASSIGN, value):
-            self._record(_ASSIGN, assigned, index, value)
+            self._record(_ASSIGN, assign_at, index, value)
             return
-        own = self._written(_ASSIGN)
+        own = self._array_to_write(_ASSIGN)
         pattern, arrays = split_index(index)
         if arrays:
             arrays = tuple([a.array if isinstance(a, InPlace) else a for a in arrays])
@@ -298,7 +298,7 @@ def _make_update(name: str, function: Callable[..., object]) -> Callable[..., An
     """Return the method `name` that overwrites a tensor with `function` of it."""
 
     def method(self: InPlace, *others: object, **options: object) -> Any:
-        return self._updated(name, function, *others, **options)
+        return self._update(name, function, *others, **options)
 
     method.__name__ = name
     method.__doc__ = f"Overwrite with what `{name[:-1]}` gives."

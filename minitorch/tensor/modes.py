@@ -54,20 +54,20 @@ class _Mode(ContextDecorator):
         def steps(*args: object, **kwargs: object) -> Steps:
             generator = function(*args, **kwargs)
             resume: Callable[..., object] = generator.send
-            given: object = None
+            passed: object = None
             while True:
                 try:
                     with set_grad_enabled(self.mode):
-                        value = resume(given)
+                        value = resume(passed)
                 except StopIteration as end:
                     return end.value
                 try:
-                    resume, given = generator.send, (yield value)
+                    resume, passed = generator.send, (yield value)
                 except GeneratorExit:
                     generator.close()
                     raise
                 except BaseException as error:  # thrown in by the caller: the function's to handle
-                    resume, given = generator.throw, error
+                    resume, passed = generator.throw, error
 
         return steps
 

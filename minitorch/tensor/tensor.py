@@ -81,7 +81,7 @@ class Tensor(Exchange):
         return leaf
 
     @classmethod
-    def _filled(cls, array: Array) -> "Tensor":
+    def _from_filled(cls, array: Array) -> "Tensor":
         """Return a leaf around an array of one number, to be written into."""
         return cls._new(array)
 
@@ -142,7 +142,6 @@ class Tensor(Exchange):
 
     @property
     def wants(self) -> tuple[bool, ...]:
-        """For each input, whether it requires a gradient."""
         return tuple([value.requires_grad for value in self.inputs])
 
     @property
@@ -288,11 +287,7 @@ class Tensor(Exchange):
         return Tensor._new(self._own_array())
 
     def _check_unmodified(self) -> None:
-        """Raise if a value that the gradient of `op` needs was overwritten since.
-
-        Raises:
-            ModifiedInPlace: names the operator and the value.
-        """
+        """Raise if a value that the gradient of `op` needs was overwritten since."""
         op = self.op
         if op is None or self._stamp == FREED:
             return
@@ -316,14 +311,14 @@ class Tensor(Exchange):
         return clock.count(self.array)
 
 
-def _record(made: Tensor, op: Op, inputs: tuple[Tensor, ...]) -> None:
+def _record(result: Tensor, op: Op, inputs: tuple[Tensor, ...]) -> None:
     """Let the result of an operator know its inputs where one requires a gradient."""
     for value in inputs:
-        if value.requires_grad and (made.array.dtype is float32 or _is_floating(made.array)):
-            made.requires_grad, made.op, made.inputs = True, op, inputs
+        if value.requires_grad and (result.array.dtype is float32 or _is_floating(result.array)):
+            result.requires_grad, result.op, result.inputs = True, op, inputs
             return
     if op.views:
-        note_view(made, op, inputs)
+        note_view(result, op, inputs)
 
 
 def tensor(

@@ -1,7 +1,5 @@
 """The tensors in arguments and results, what else these hold, and the way back."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable
 
 import numpy as np

@@ -3,8 +3,6 @@
 May import: nothing of ours.
 """
 
-from __future__ import annotations
-
 import dis
 import functools
 from itertools import pairwise
@@ -44,7 +42,7 @@ def names_of(code: CodeType) -> frozenset[str]:
 
 
 @functools.lru_cache(1024)
-def imported_by(code: CodeType) -> frozenset[str]:
+def find_imports(code: CodeType) -> frozenset[str]:
     """Return the modules that code itself imports."""
     steps = dis.get_instructions(code)
     return frozenset(step.argval for step in steps if step.opname == "IMPORT_NAME")

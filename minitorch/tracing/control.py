@@ -4,8 +4,6 @@ Code written with them means the same traced and eager, which is what lets a tra
 and loop on numbers that only a run can tell.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -3,8 +3,6 @@
 May import: NumPy, arrays, errors.
 """
 
-from __future__ import annotations
-
 import pickle
 import random
 from collections.abc import Iterator, Sequence

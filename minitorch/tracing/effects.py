@@ -9,8 +9,6 @@ graph without effects, and what goes wrong in it leaves everything as it was. Gr
 replaces go once no value can make it fail, so that the new ones can have their memory.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -119,7 +117,7 @@ class Effects:
         past: what was captured of tensors that an optimizer has overwritten since.
     """
 
-    def __init__(self, tracer: Tracer) -> None:
+    def __init__(self, tracer: "Tracer") -> None:
         self.tracer = tracer
         self.stages = [Stage()]
         self.moved: dict[int, tuple[Tensor, Symbol]] = {}
@@ -137,7 +135,7 @@ class Effects:
         """Whether gradients are set or something is called, which a graph alone does not do."""
         return bool(self.grads) or len(self.stages) > 1 or bool(self.stages[0].effects)
 
-    def captured(self, tensor: Tensor, node: Node) -> None:
+    def note_captured(self, tensor: Tensor, node: Node) -> None:
         """Note that `node` stands for a tensor from outside, from the present stage on."""
         self.stage_of[node] = len(self.stages) - 1
         self._leaves.setdefault(id(tensor), []).append(node)
@@ -299,9 +297,9 @@ class Effects:
         self.stages[-1].end = Constant(0, graph=self.tracer.graph).id
         self.stages.append(Stage())
 
-    def finished(
+    def finish(
         self, updates: list[tuple[Any, Node]], arguments: Sequence[Symbol]
-    ) -> Effects | None:
+    ) -> "Effects | None":
         """Note what is left to do when the function has returned; None where `updates` is all."""
         self._check_memory()
         if not self.any:

@@ -3,8 +3,6 @@
 Torch's `compile` is `jit` where the function can be traced, else the function as it is.
 """
 
-from __future__ import annotations
-
 import functools
 import warnings
 from collections.abc import Callable, Hashable, Iterator
@@ -201,13 +199,13 @@ def jit(function: Callable[..., object] | None = None, *, optimize: bool = True)
     Raises:
         ArgumentError: not a function.
     """
-    return _made("jit", functools.partial(Jitted, optimize=optimize), function)
+    return _decorate("jit", functools.partial(Jitted, optimize=optimize), function)
 
 
-def _made(operation: str, make: Callable[..., Any], function: object = None) -> Any:
+def _decorate(operation: str, make: Callable[..., Any], function: object = None) -> Any:
     """Return what `make` gives for a function; without one, a decorator."""
     if function is None:
-        return functools.partial(_made, operation, make)
+        return functools.partial(_decorate, operation, make)
     if not callable(function):
         kind = type(function).__name__
         raise ArgumentError(f"{operation}: got {kind}, expected a function or a module.")
@@ -224,7 +222,6 @@ class Compiled(Jitted):
         self.eager = True
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
-        """Return what the function gives."""
         if not self.eager:
             try:
                 return super().__call__(*args, **kwargs)
@@ -257,4 +254,4 @@ def compile_model(
     if mode not in MODES:
         named = ", ".join(repr(name) for name in MODES[1:])
         raise ArgumentError(f"compile: unknown mode: got {mode!r}, expected one of {named}.")
-    return _made("compile", Jitted if fullgraph else Compiled, model)
+    return _decorate("compile", Jitted if fullgraph else Compiled, model)

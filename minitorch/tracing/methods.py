@@ -21,26 +21,29 @@ if TYPE_CHECKING:
     from minitorch.tracing.tracer import Tracer
 
 
+_UPDATES = ("_arithmetic", "_apply_sign", "_update", "_draw_into")  # all others go through these
+
+
 def replacements(current: Callable[[], Tracer | None]) -> list[tuple[type, str, Any]]:
     """Return the methods that ask the trace, `current`, first: class, name and method."""
     methods: list[tuple[type, str, Any]] = []
-    for name in ("_arithmetic", "_signed", "_updated", "copy_", "fill_", "_drawn", "__setitem__"):
-        methods.append((Tensor, name, _moving(name, getattr(Tensor, name), current)))
+    for name in (*_UPDATES, "copy_", "fill_", "__setitem__"):
+        methods.append((Tensor, name, _wrap_move(name, getattr(Tensor, name), current)))
     for name in ("item", "tolist", "numpy"):
-        methods.append((Tensor, name, _reading(name, getattr(Tensor, name), current)))
-    methods.append((Tensor, "detach", _detaching(Tensor.detach, current)))
-    methods.append((Tensor, "data", _data(Tensor.data, current)))
-    methods.append((Tensor, "grad", _gradient(Tensor.grad, current)))
-    methods.append((Optimizer, "step", _stepping(Optimizer.step, current)))
+        methods.append((Tensor, name, _wrap_read(name, getattr(Tensor, name), current)))
+    methods.append((Tensor, "detach", _wrap_detach(Tensor.detach, current)))
+    methods.append((Tensor, "data", _wrap_data(Tensor.data, current)))
+    methods.append((Tensor, "grad", _wrap_grad(Tensor.grad, current)))
+    methods.append((Optimizer, "step", _wrap_step(Optimizer.step, current)))
     kinds: list[type] = [LRScheduler]
     for kind in kinds:
         kinds += kind.__subclasses__()
         if "step" in vars(kind):
-            methods.append((kind, "step", _scheduling(vars(kind)["step"], current)))
+            methods.append((kind, "step", _wrap_schedule(vars(kind)["step"], current)))
     return methods
 
 
-def _moving(name: str, eager: Any, current: Callable[[], Tracer | None]) -> Any:
+def _wrap_move(name: str, eager: Any, current: Callable[[], Tracer | None]) -> Any:
     def method(self: Tensor, *args: object, **kwargs: object) -> Any:
         tracer = current()
         if tracer is None or not tracer.is_outside(self):
@@ -50,7 +53,7 @@ def _moving(name: str, eager: Any, current: Callable[[], Tracer | None]) -> Any:
     return method
 
 
-def _reading(name: str, eager: Any, current: Callable[[], Tracer | None]) -> Any:
+def _wrap_read(name: str, eager: Any, current: Callable[[], Tracer | None]) -> Any:
     def method(self: Tensor, *args: object, **kwargs: object) -> Any:
         tracer = current()
         now = self if tracer is None else tracer.as_read(self)
@@ -59,7 +62,7 @@ def _reading(name: str, eager: Any, current: Callable[[], Tracer | None]) -> Any
     return method
 
 
-def _detaching(eager: Any, current: Callable[[], Tracer | None]) -> Any:
+def _wrap_detach(eager: Any, current: Callable[[], Tracer | None]) -> Any:
     def detach(self: Tensor) -> Any:
         tracer = current()
         if tracer is None or not tracer.is_outside(self):
@@ -69,7 +72,7 @@ def _detaching(eager: Any, current: Callable[[], Tracer | None]) -> Any:
     return detach
 
 
-def _data(eager: Any, current: Callable[[], Tracer | None]) -> property:
+def _wrap_data(eager: Any, current: Callable[[], Tracer | None]) -> property:
     def write(self: Tensor, value: Tensor) -> None:
         tracer = current()
         if tracer is None or not isinstance(value, Symbol):
@@ -78,10 +81,10 @@ def _data(eager: Any, current: Callable[[], Tracer | None]) -> property:
             with no_grad():
                 tracer.effects.move(self, "copy_", value)
 
-    return property(_detaching(_get(eager), current), write)
+    return property(_wrap_detach(_get(eager), current), write)
 
 
-def _gradient(eager: Any, current: Callable[[], Tracer | None]) -> property:
+def _wrap_grad(eager: Any, current: Callable[[], Tracer | None]) -> property:
     def read(self: Tensor) -> Tensor | None:
         tracer = current()
         if tracer is None or not tracer.is_outside(self) or self.op is not None:
@@ -103,7 +106,7 @@ def _gradient(eager: Any, current: Callable[[], Tracer | None]) -> property:
     return property(read, write)
 
 
-def _stepping(eager: Any, current: Callable[[], Tracer | None]) -> Any:
+def _wrap_step(eager: Any, current: Callable[[], Tracer | None]) -> Any:
     def step(self: Optimizer, closure: Callable[[], object] | None = None) -> object:
         tracer = current()
         if tracer is None:
@@ -115,7 +118,7 @@ def _stepping(eager: Any, current: Callable[[], Tracer | None]) -> Any:
     return step
 
 
-def _scheduling(eager: Any, current: Callable[[], Tracer | None]) -> Any:
+def _wrap_schedule(eager: Any, current: Callable[[], Tracer | None]) -> Any:
     def step(self: LRScheduler, *args: object, **kwargs: object) -> None:
         tracer = current()
         if tracer is None:

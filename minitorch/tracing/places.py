@@ -6,8 +6,6 @@ of a list, the content of a closure's cell, an attribute of a class.
 May import: symbol.
 """
 
-from __future__ import annotations
-
 import functools
 import operator
 import os

@@ -5,8 +5,6 @@ forward that it needs, which the way forward returns besides its outputs. A call
 that its results remember; with several results, each is an output of a hub.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
@@ -108,7 +106,7 @@ class Program:
         nodes = list_needed(self.outputs, set(self.feeds))
         return tuple(node for node in nodes if isinstance(node.op, Drawn | DropMask))
 
-    def way_back(self, wants: tuple[bool, ...]) -> WayBack:
+    def way_back(self, wants: tuple[bool, ...]) -> "WayBack":
         """Return the gradients with respect to the wanted feeds."""
         way = self._ways_back.get(wants)
         if way is None:
@@ -184,7 +182,7 @@ class WayBack:
             program.graph, program.device, program.optimize,
         )  # fmt: skip
 
-    def arrays(self, call: Call, seeds: Sequence[Array]) -> list[Array]:
+    def arrays(self, call: "Call", seeds: Sequence[Array]) -> list[Array]:
         """Return the gradients for plain arrays."""
         feeds = [*(tensor.array for tensor in call.tensors), *seeds, *call.saved]
         if not self.replays:
@@ -197,12 +195,12 @@ class WayBack:
         finally:
             generator.set_state(now)
 
-    def tensors(self, call: Call, seeds: Sequence[Tensor]) -> list[Tensor]:
+    def tensors(self, call: "Call", seeds: Sequence[Tensor]) -> list[Tensor]:
         """Return the gradients for tensors, recorded."""
-        drawn = [] if self.recomputes else self._drawn_in(call)
+        drawn = [] if self.recomputes else self._saved_draws(call)
         return self.again([*call.tensors, *seeds, *drawn])
 
-    def _drawn_in(self, call: Call) -> list[Tensor]:
+    def _saved_draws(self, call: "Call") -> list[Tensor]:
         saved = dict(zip(self.saved, call.saved, strict=True))
         return [Tensor._new(saved[node]) for node in self.program.drawn]
 
@@ -234,7 +232,6 @@ class Call(Op):
         return {}
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Run the way back."""
         way = self.way
         arriving = dict(out_grad.by_place) if isinstance(out_grad, Arriving) else {0: out_grad}
         dtypes = [seed.dtype for seed in way.seeds]

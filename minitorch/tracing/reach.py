@@ -8,8 +8,6 @@ what they held. Of an object's attributes those count that the code names, which
 the function by calls: a list of losses beside a step is nothing to the step.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import random
@@ -30,7 +28,7 @@ from minitorch.nn import Module
 from minitorch.optim.lr_scheduler import LRScheduler
 from minitorch.optim.optimizer import Optimizer
 from minitorch.tensor.tensor import Tensor
-from minitorch.tracing.code_names import ANY_NAME, imported_by, names_of, read_by
+from minitorch.tracing.code_names import ANY_NAME, find_imports, names_of, read_by
 from minitorch.tracing.places import (
     EQUAL,
     as_bytes,
@@ -81,7 +79,7 @@ class Reach:
         counts: what the function itself sets to other numbers while it is traced.
     """
 
-    def __init__(self, function: object, given: Iterable[object] = ()) -> None:
+    def __init__(self, function: object, arguments: Iterable[object] = ()) -> None:
         self.counts: list[str] = []
         self._names, count = {"forward", "__call__"}, 0
         self._read = set[str]()
@@ -91,7 +89,7 @@ class Reach:
             self._contents: list[tuple[Any, bytes]] = []
             self._spaces: list[tuple[dict[str, object], set[str]]] = []  # of objects, as they were
             self._seen: dict[int, object] = {}
-            for value in (function, *given):
+            for value in (function, *arguments):
                 self._search(value)
             self._search_modules()
         self.streams = [
@@ -342,7 +340,7 @@ class Reach:
             return
         names = names_of(code)
         self._names |= names
-        yield from filter(None, map(sys.modules.get, imported_by(code)))
+        yield from filter(None, map(sys.modules.get, find_imports(code)))
         self._read |= read_by(code)
         for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
             look, value = functools.partial(cell_content, cell), cell_content(cell, name)

@@ -1,7 +1,5 @@
 """The run of a trace that has effects: stage by stage, the graph of each and then its effects."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial

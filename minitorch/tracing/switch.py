@@ -5,8 +5,6 @@ the process puts its own `Tensor._apply` in place, and its own look at updates i
 end takes them away. They ask a variable of the thread, so other threads compute as ever.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -39,19 +37,19 @@ def is_tracing() -> bool:
     return bool(_local.stack)
 
 
-def current() -> Tracer:
+def current() -> "Tracer":
     """Return the innermost trace of this thread."""
     return _local.stack[-1]
 
 
-def innermost() -> Tracer | None:
+def innermost() -> "Tracer | None":
     """Return the innermost trace of this thread, if there is one."""
     return _local.stack[-1] if _local.stack else None
 
 
 def _replacements() -> list[tuple[type, str, Any]]:
     eager, eager_records = Tensor._apply, Tensor._records
-    new, drawn = vars(Tensor)["_filled"].__func__, vars(Tensor)["_draw"].__func__
+    new, drawn = vars(Tensor)["_from_filled"].__func__, vars(Tensor)["_draw"].__func__
 
     def apply(self: Tensor, op: Op, inputs: tuple[object, ...]) -> Tensor:
         stack = _local.stack
@@ -72,14 +70,14 @@ def _replacements() -> list[tuple[type, str, Any]]:
 
     return [
         (Tensor, "_apply", apply),
-        (Tensor, "_filled", classmethod(filled)),
+        (Tensor, "_from_filled", classmethod(filled)),
         (Tensor, "_draw", classmethod(draw)),
         (Tensor, "_records", records),
     ]
 
 
 @contextmanager
-def tracing(tracer: Tracer) -> Iterator[None]:
+def tracing(tracer: "Tracer") -> Iterator[None]:
     """Have `tracer` take note of this thread's operators until the end of the context."""
     _count(1)
     _local.stack.append(tracer)

@@ -21,7 +21,7 @@ from minitorch.graph.core.graph import PACKAGE, call_site
 from minitorch.graph.core.node import Node, build
 from minitorch.op import Op
 from minitorch.ops.elementwise.casting import cast_to
-from minitorch.ops.shaping.assigning import assigned, replaced
+from minitorch.ops.shaping.assigning import assign_at, replace_all
 from minitorch.tensor.inplace import _FUNCTIONS as SIGNS
 from minitorch.tensor.modes import no_grad
 from minitorch.tensor.tensor import Tensor
@@ -41,7 +41,7 @@ SIZE = f"Branch on the data, as in cond(mask.any(), ...). {COUNT}"
 OUTSIDE = "Return it and read it outside, or compute with operators of the library."
 
 
-def _refused(what: str, expected: str, instead: str) -> Any:
+def _refusal(what: str, expected: str, instead: str) -> Any:
     """Return a method that refuses: with what is asked for, and what to write instead."""
 
     def refused(self: Symbol, *_: object, **__: object) -> NoReturn:
@@ -106,17 +106,14 @@ class Symbol(Tensor):
 
     @property
     def dtype(self) -> Any:
-        """The dtype."""
         return self.node.dtype
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
         return len(self.node.shape)
 
     @property
     def device(self) -> Device:
-        """The device of the example inputs."""
         return self.tracer.device
 
     def as_node(self) -> Node:
@@ -124,10 +121,9 @@ class Symbol(Tensor):
         return self.tracer.node_of(self)
 
     def detach(self) -> Symbol:
-        """Return the same value, through which no gradient passes."""
         return Symbol.of(build(StopGradient(), (self.node,)), self.tracer)
 
-    _set_data = _refused("`.data` is set", "a traced tensor", "Use copy_, or return the new value.")
+    _set_data = _refusal("`.data` is set", "a traced tensor", "Use copy_, or return the new value.")
     data = property(detach, _set_data)
 
     def is_contiguous(self) -> bool:
@@ -143,15 +139,15 @@ class Symbol(Tensor):
         """Return the shape, or the size of one axis, which must be known."""
         if dim is None:
             return self._sizes()
-        return self._known(self.shape[axis(dim, self.ndim, "size")])
+        return self._require_size(self.shape[axis(dim, self.ndim, "size")])
 
     def numel(self) -> int:
         """Return the number of elements, which must be known."""
-        return math.prod(map(self._known, self.shape))
+        return math.prod(map(self._require_size, self.shape))
 
     nelement = numel
 
-    def _known(self, size: int | None) -> int:
+    def _require_size(self, size: int | None) -> int:
         if size is None:
             self._refuse_size()
         return size
@@ -173,7 +169,7 @@ class Symbol(Tensor):
 
     # ── updates in place: the symbol moves on to a new node ─────────────────────────────────────
 
-    def _moved(self, name: str, value: Any) -> Symbol:
+    def _move_to(self, name: str, value: Any) -> Symbol:
         """Become `value`, broadcast and converted to what this symbol is."""
         new = cast_to(value, self.dtype)
         if tuple(new.shape) != tuple(self.shape):
@@ -190,58 +186,56 @@ class Symbol(Tensor):
         past.op, past.inputs = self.op, self.inputs
         return past
 
-    def _updated(
+    def _update(
         self, name: str, function: Callable[..., Tensor], *others: object, **options: object
     ) -> Symbol:
         self._refuse_leaf(name)
         if self.source is not None:
             with no_grad():
-                self.tracer.effects.move(
-                    self.source, "_updated", name, function, *others, **options
-                )
+                self.tracer.effects.move(self.source, "_update", name, function, *others, **options)
             self.node, self.stale = self.tracer.node_of(self.source), False
             return self
         self.tracer.check_no_view(self, name)
         self.tracer.outdate_views(self.node)
         past = self._past()
         rest = tuple(past if other is self else other for other in others)
-        return self._moved(name, function(past, *rest, **options))
+        return self._move_to(name, function(past, *rest, **options))
 
     def _arithmetic(self, name: str, other: Any, alpha: float = 1) -> Symbol:
-        return self._updated(name, SIGNS[name], other if alpha == 1 else other * alpha)
+        return self._update(name, SIGNS[name], other if alpha == 1 else other * alpha)
 
-    def _signed(self, name: str, other: object) -> Symbol:
+    def _apply_sign(self, name: str, other: object) -> Symbol:
         return (
             SIGNS[name](self, other)
             if self.tracer.is_view(self)
-            else self._updated(name, SIGNS[name], other)
+            else self._update(name, SIGNS[name], other)
         )
 
     def copy_(self, source: object) -> Symbol:
         """Become `source`, broadcast and converted."""
-        return self._updated("copy_", replaced, source)
+        return self._update("copy_", replace_all, source)
 
     def fill_(self, value: object) -> Symbol:
         """Become one number everywhere."""
-        return self._updated("fill_", replaced, value)
+        return self._update("fill_", replace_all, value)
 
     def __setitem__(self, index: object, value: object) -> None:
-        self._updated("x[index] = value", assigned, index, value)
+        self._update("x[index] = value", assign_at, index, value)
 
     # ── what only a run can tell ────────────────────────────────────────────────────────────────
 
     def _no_numbers(self) -> NoReturn:
         raise NoNumbers(self._why("its numbers are asked for", "no use of numbers", OUTSIDE))
 
-    array = property(_no_numbers, _refused("its memory is replaced", "an operator", OUTSIDE))
-    __bool__ = _refused("it decides an `if`, `while`, `and` or `or`", "a Python bool", BRANCH)
-    __contains__ = _refused("`in` looks for an element", "a Python bool", BRANCH)
-    __index__ = _refused("it counts or indexes as a Python integer", "a Python int", COUNT)
-    __int__ = _refused("it becomes a Python integer", "a Python int", COUNT)
-    __float__ = _refused("it becomes a Python number", "a Python float", OUTSIDE)
-    item = _refused("item() asks for its number", "no use of numbers", f"{OUTSIDE} {BRANCH}")
-    tolist = _refused("tolist() asks for its numbers", "no use of numbers", f"{OUTSIDE} {BRANCH}")
-    numpy = _refused("numpy() asks for its numbers", "no use of numbers", OUTSIDE)
+    array = property(_no_numbers, _refusal("its memory is replaced", "an operator", OUTSIDE))
+    __bool__ = _refusal("it decides an `if`, `while`, `and` or `or`", "a Python bool", BRANCH)
+    __contains__ = _refusal("`in` looks for an element", "a Python bool", BRANCH)
+    __index__ = _refusal("it counts or indexes as a Python integer", "a Python int", COUNT)
+    __int__ = _refusal("it becomes a Python integer", "a Python int", COUNT)
+    __float__ = _refusal("it becomes a Python number", "a Python float", OUTSIDE)
+    item = _refusal("item() asks for its number", "no use of numbers", f"{OUTSIDE} {BRANCH}")
+    tolist = _refusal("tolist() asks for its numbers", "no use of numbers", f"{OUTSIDE} {BRANCH}")
+    numpy = _refusal("numpy() asks for its numbers", "no use of numbers", OUTSIDE)
 
     def backward(
         self,

@@ -1,7 +1,5 @@
 """`trace`: one run of imperative code, kept as a dataflow graph."""
 
-from __future__ import annotations
-
 import linecache
 import traceback
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -242,8 +240,8 @@ def record(
             )
         arguments = enumerate(zip(symbols, starts, strict=True))
         updates: list[Update] = [(i, s.node) for i, (s, start) in arguments if s.node is not start]
-        updates += _updated_buffers(buffers, tracer)
-        effects = tracer.effects.finished(updates, symbols)
+        updates += _find_updated_buffers(buffers, tracer)
+        effects = tracer.effects.finish(updates, symbols)
     del given, result, symbols  # so that what the function alone held is gone
     captured = _list_captured(tracer)
     places = {node: i for i, node in enumerate([*starts, *captured])}
@@ -291,7 +289,7 @@ def _list_captured(tracer: Tracer) -> dict[Node, Tensor]:
     return captured
 
 
-def _updated_buffers(
+def _find_updated_buffers(
     buffers: Sequence[tuple[Module, str, Tensor, Symbol]], tracer: Tracer
 ) -> list[Update]:
     updates: dict[int, Update] = {}
@@ -327,12 +325,12 @@ def swap_buffers(
 
 
 @contextmanager
-def forbid_changes(given: object, operation: str) -> Iterator[None]:
+def forbid_changes(arguments: object, operation: str) -> Iterator[None]:
     """Raise if lists or dicts among the arguments are other ones after: the caller's would not."""
     before, after = list[Tensor](), list[Tensor]()
-    kind, _ = flatten(given, before, operation)
+    kind, _ = flatten(arguments, before, operation)
     yield
-    if flatten(given, after, operation)[0] != kind or [*map(id, before)] != [*map(id, after)]:
+    if flatten(arguments, after, operation)[0] != kind or [*map(id, before)] != [*map(id, after)]:
         raise GraphError(
             f"{operation}: the function changes a list or dict that it was given, which a run of "
             "the graph would not. Return what is new, or change a copy."

@@ -3,8 +3,6 @@
 What is computed from neither is a constant of the graph, and is computed at once.
 """
 
-from __future__ import annotations
-
 import sys
 import weakref
 from collections.abc import Sequence
@@ -14,14 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.arrays.library import (
-    CPU,
-    Array,
-    Device,
-    DType,
-    bfloat16,
-    to_numpy,
-)
+from minitorch.arrays.library import CPU, Array, Device, DType, bfloat16, to_numpy
 from minitorch.arrays.promotion import result_type
 from minitorch.errors import DeviceError, GraphError
 from minitorch.graph.core.gradients import StopGradient
@@ -133,15 +124,11 @@ class Tracer:
                 node = self._capture(value)
                 node.id = next(_before)  # a loop's body takes what is older than it from outside
             captured = self.captured[id(value)] = (value, node)
-            self.effects.captured(value, node)
+            self.effects.note_captured(value, node)
         return captured[1]
 
     def _has(self, dtype: DType) -> DType:
-        """Return a dtype that graphs have.
-
-        Raises:
-            GraphError: bfloat16, which NumPy has not.
-        """
+        """Return a dtype that graphs have."""
         if dtype is bfloat16:
             raise GraphError(f"{self.operation}: a graph has no bfloat16. Use .float() before.")
         return dtype

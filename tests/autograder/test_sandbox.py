@@ -347,7 +347,7 @@ def _kill_zygotes(supply: Supply) -> None:
 def test_a_worker_whose_zygote_is_killed_before_it_greets_is_started_anew(
     warm: Supply, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    greeted, killed = worker_pool._greeted, list[int]()
+    greeted, killed = worker_pool._await_hello, list[int]()
 
     def kill_first(made: Process) -> None:
         if not killed:
@@ -356,7 +356,7 @@ def test_a_worker_whose_zygote_is_killed_before_it_greets_is_started_anew(
             made.channel.close()
         greeted(made)
 
-    monkeypatch.setattr(worker_pool, "_greeted", kill_first)
+    monkeypatch.setattr(worker_pool, "_await_hello", kill_first)
     with Sandbox(LIMITS, source=warm) as student:
         student.load(statements("n = 2"))
         assert student.value("n") == 2 and killed
@@ -367,7 +367,7 @@ def test_a_process_that_is_killed_takes_its_sandboxes_with_it() -> None:
     code = (
         "from autograder.sandbox.host import Sandbox\n"
         "from autograder.sandbox import worker_pool\n"
-        "with Sandbox() as s:\n    print(*worker_pool.shared().pids(), flush=True)\n    input()\n"
+        "with Sandbox() as s:\n    print(*worker_pool.supply().pids(), flush=True)\n    input()\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE

@@ -93,11 +93,14 @@ def test_the_judge_is_covered_where_it_lies_in_a_folder_that_is_seen(tmp_path: P
     site = tmp_path / "site-packages"
     (site / "autograder").mkdir(parents=True)
     (site / "labs").mkdir()
-    assert layout.covered([site], site / "autograder") == [site / "autograder", site / "labs"]
+    assert layout.cover([site], site / "autograder") == [
+        site / "autograder",
+        site / "labs",
+    ]
     checkout = tmp_path / "checkout"
     (checkout / "autograder").mkdir(parents=True)
-    assert layout.covered([tmp_path], checkout / "autograder") == [checkout]
-    assert layout.covered([site], checkout / "autograder") == []
+    assert layout.cover([tmp_path], checkout / "autograder") == [checkout]
+    assert layout.cover([site], checkout / "autograder") == []
 
 
 def test_what_only_the_owner_can_read_is_found(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from ddp_lab.errors import OutOfSharedMemory, RankLost
 from ddp_lab.transport.board import FAILED, RUNNING, inspect
 from ddp_lab.transport.shm.board import ShmBoard, is_alive
 from ddp_lab.transport.shm.ring_buffer import CAPACITY
-from ddp_lab.transport.shm.segment import Arena, Segment, rounded
+from ddp_lab.transport.shm.segment import Arena, Segment, round_up
 from ddp_lab.transport.shm.shm import ShmTransport
 
 # a machine that stalls may take any time for an example, or to think of one
@@ -78,9 +78,9 @@ def test_a_block_is_reused_when_its_last_view_is_gone() -> None:
 
 @given(st.integers(1, 1 << 40))
 def test_rounding_wastes_at_most_a_quarter(n_bytes: int) -> None:
-    size = rounded(n_bytes)
+    size = round_up(n_bytes)
     assert n_bytes <= size <= max(64, 1.25 * n_bytes + 64)
-    assert rounded(size) == size
+    assert round_up(size) == size
 
 
 def test_a_full_arena_is_an_error_with_advice(pair) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ddp_lab import cost, simulate
 from ddp_lab.errors import DoesNotFit, InvalidArgument
-from ddp_lab.parallel.pipeline.cuts import balanced
+from ddp_lab.parallel.pipeline.cuts import balance
 from ddp_lab.simulate import LayerCost
 from ddp_lab.simulate.pipeline import finish_times
 from ddp_lab.simulate.training import TrainingStep
@@ -147,7 +147,7 @@ def test_stages_are_as_even_as_can_be(stages: int) -> None:
         lasts = range(first + 1, len(seconds) - left + 2)
         return min(max(sum(seconds[first:last]), least(last, left - 1)) for last in lasts)
 
-    bounds = balanced(seconds, stages)
+    bounds = balance(seconds, stages)
     assert [first for first, _ in bounds] == [0, *(last for _, last in bounds[:-1])]
     assert bounds[-1][1] == len(seconds) and all(first < last for first, last in bounds)
     assert max(sum(seconds[a:b]) for a, b in bounds) == least(0, stages)

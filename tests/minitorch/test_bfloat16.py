@@ -12,7 +12,7 @@ import torch
 
 import minitorch
 from minitorch import nn
-from minitorch.arrays.bfloat16 import Halves, bits, narrowed, widened
+from minitorch.arrays.bfloat16 import Halves, bits, to_bfloat16, to_float32
 from minitorch.arrays.library import use_library
 from minitorch.errors import DTypeError
 
@@ -35,13 +35,13 @@ def assert_same(ours: Any, theirs: Any, rtol: float = 0.0) -> None:
 
 def test_every_pattern_is_the_number_that_torch_says() -> None:
     patterns = np.arange(2**16).astype(np.uint16)
-    mine = widened(patterns.view(Halves))
+    mine = to_float32(patterns.view(Halves))
     theirs = torch.tensor(patterns.view(np.int16)).view(torch.bfloat16).float().numpy()
     np.testing.assert_array_equal(mine, theirs)
-    back = bits(narrowed(mine))
+    back = bits(to_bfloat16(mine))
     numbers = ~np.isnan(mine)
     np.testing.assert_array_equal(back[numbers], patterns[numbers])
-    assert np.isnan(widened(narrowed(mine[~numbers]))).all()
+    assert np.isnan(to_float32(to_bfloat16(mine[~numbers]))).all()
 
 
 def test_numbers_are_rounded_as_torch_rounds() -> None:
@@ -51,7 +51,7 @@ def test_numbers_are_rounded_as_torch_rounds() -> None:
     numbers = wide.view(np.float32)
     numbers = np.append(numbers, np.float32([np.inf, -np.inf, 3.4e38, -0.0, 1e-45]))
     theirs = torch.tensor(numbers).bfloat16().float().numpy()
-    np.testing.assert_array_equal(widened(narrowed(numbers)), theirs)
+    np.testing.assert_array_equal(to_float32(to_bfloat16(numbers)), theirs)
     for array in (rng.normal(size=99), rng.integers(-(2**40), 2**40, 99), rng.normal(size=9) > 0):
         ours, want = minitorch.tensor(array).bfloat16(), torch.tensor(array).bfloat16()
         assert_same(ours, want)
@@ -230,7 +230,7 @@ def test_what_numpy_cannot_have_is_refused() -> None:
 
 def test_the_patterns_are_never_taken_for_numbers() -> None:
     """Whatever NumPy is asked of the array itself, it computes on the numbers."""
-    halves = narrowed(np.float32([1.0, 2.0, 3.0]))
+    halves = to_bfloat16(np.float32([1.0, 2.0, 3.0]))
     assert (halves + 1).tolist() == [2.0, 3.0, 4.0]
     assert np.sum(halves) == np.add.reduce(halves) == 6.0
     assert np.concatenate([halves, halves]).tolist() == [1.0, 2.0, 3.0] * 2
@@ -238,8 +238,8 @@ def test_the_patterns_are_never_taken_for_numbers() -> None:
     assert halves.astype(np.int64).tolist() == [1, 2, 3]
     halves[1] = 0.5
     halves *= 2
-    assert widened(halves).tolist() == [2.0, 1.0, 6.0]
-    assert widened(halves[0]).tolist() == 2.0
+    assert to_float32(halves).tolist() == [2.0, 1.0, 6.0]
+    assert to_float32(halves[0]).tolist() == 2.0
     with pytest.raises(TypeError):
         np.add.at(halves, [0], 1)
 

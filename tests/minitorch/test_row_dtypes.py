@@ -1,7 +1,5 @@
 """Rows of the elementwise table: the dtype that is inferred is the one that is computed."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

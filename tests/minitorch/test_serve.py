@@ -202,7 +202,7 @@ class Rig:
 
     def done(self, after_ms: float) -> None:
         self.clock.advance(after_ms)
-        for query in self.dispatcher.finished(self.lane, after_ms):
+        for query in self.dispatcher.finish(self.lane, after_ms):
             query.answer(query.x, None)
         self.clock.advance(0)
 
@@ -254,12 +254,12 @@ def test_a_dead_lanes_queries_get_one_more_try_each_by_itself() -> None:
         rig.submit(i, 1000)
     rig.clock.advance(0)
     error = ServeError("died")
-    rig.dispatcher.failed(rig.lane, error)
+    rig.dispatcher.fail(rig.lane, error)
     other = Lane(Fixed(4), rig.run)
     rig.dispatcher.add(other)
     rig.clock.advance(0)
     assert rig.batches == [[0, 1, 2], [0]]
-    rig.dispatcher.failed(other, error)
+    rig.dispatcher.fail(other, error)
     assert rig.told == {0: ["ServeError"]}
     rig.dispatcher.add(rig.lane)
     rig.clock.advance(0)
@@ -279,7 +279,7 @@ def test_random_queries_are_each_told_exactly_once() -> None:
             dead = rig.lane
             rig.lane = Lane(Fixed(5), rig.run)
             rig.dispatcher.add(rig.lane)
-            rig.dispatcher.failed(dead, ServeError("died"))
+            rig.dispatcher.fail(dead, ServeError("died"))
         elif rig.lane.batch and rng.random() < 0.5:
             rig.done(0)
     rig.clock.advance(0)

@@ -92,11 +92,11 @@ class Database:
         Raises:
             Refused: 503, another process keeps the database busy.
         """
-        with self._turn, self._begun() as connection:
+        with self._turn, self._begin() as connection:
             yield connection
             connection.commit()
 
-    def _begun(self) -> sa.Connection:
+    def _begin(self) -> sa.Connection:
         for attempt in range(1, _BUSY_TRIES + 1):
             connection = self._writer.connect()
             try:

@@ -76,14 +76,14 @@ def _step(connection: sa.Connection, layout: str | None) -> str:
 def _layout_of_today(database: str, driver: str) -> tuple[str, ...]:
     """Return what makes the tables and their indexes; to write it takes longer than to run it."""
     dialect = sa.engine.make_url(f"{database}+{driver}://").get_dialect()()
-    made: list[str] = []
+    statements: list[str] = []
 
     def note(ddl: Any, *_: Any) -> None:
-        made.append(str(ddl.compile(dialect=dialect)))
+        statements.append(str(ddl.compile(dialect=dialect)))
 
     engine = sa.create_mock_engine(f"{database}+{driver}://", note)
     schema.metadata.create_all(engine, checkfirst=False)
-    return tuple(made)
+    return tuple(statements)
 
 
 def _version(connection: sa.Connection) -> str | None:

@@ -73,8 +73,8 @@ class LabCatalog:
         for full in self.names:
             if name in (full, without_number(full)):
                 return full
-        known = f"{'one of ' if len(self.names) > 1 else ''}{', '.join(self.names)}"
-        raise Refused(404, f"unknown lab: got {name!r}, expected {known}.")
+        expected = f"{'one of ' if len(self.names) > 1 else ''}{', '.join(self.names)}"
+        raise Refused(404, f"unknown lab: got {name!r}, expected {expected}.")
 
     def path(self, name: str) -> Path:
         """Return the directory of the lab whose full name is `name`."""

@@ -68,7 +68,7 @@ class ClusterGrader:
             files = lab_files(self._labs / lab)
         except (OSError, ValueError) as error:
             raise GraderUnable(f"{type(error).__name__}: {error}") from error
-        client = self._connected()
+        client = self._connect()
         self._require_workers(client)
         request = notebook_request(self._labs / lab, notebook)
         future = client.submit(grade_on_worker, files, request, self._wall, pure=False)
@@ -85,7 +85,7 @@ class ClusterGrader:
             raise GraderDied(printable(answer["lost"], 300))
         return Report.from_dict(answer["report"])
 
-    def _connected(self) -> Any:
+    def _connect(self) -> Any:
         if self._client is None:
             try:
                 where = self._distributed.comm.get_address_host_port(self._address)

@@ -94,14 +94,14 @@ def withdraw(database: Database, now: float, number: int, by: Person) -> None:
     Raises:
         Refused: 404, there is none of that number.
     """
-    reads, this = announcement_reads.c.announcement_id, announcements.c.id
+    reads, number_column = announcement_reads.c.announcement_id, announcements.c.id
     with database.write() as connection:
-        text = sa.select(announcements.c.text).where(this == number)
+        text = sa.select(announcements.c.text).where(number_column == number)
         before = connection.scalar(text) if is_id(number) else None
         if before is None:
             raise _no_such_announcement(number)
         connection.execute(announcement_reads.delete().where(reads == number))
-        connection.execute(announcements.delete().where(this == number))
+        connection.execute(announcements.delete().where(number_column == number))
         subject = f"announcement {number}"
         audit_log.write(connection, now, by.login, "announcement withdrawn", subject, before)
 

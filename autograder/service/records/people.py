@@ -139,8 +139,8 @@ class Roster(Records):
         except sa.exc.IntegrityError as error:
             held = self.find(login)
             same = held is None or held.login == login
-            known = "" if held is None or same else f", which is {held.login!r} here"
-            message = f"enroll: the login is taken: got {login!r}{known}."
+            whose = "" if held is None or same else f", which is {held.login!r} here"
+            message = f"enroll: the login is taken: got {login!r}{whose}."
             again = " Add --renew to replace its token." if same else ""
             raise Refused(409, message + again) from error
         return Person(number, login, name or login, role)

@@ -54,8 +54,8 @@ def bring_up_to_date(submissions_: Submissions) -> None:
 def bring_few_up_to_date(submissions_: Submissions) -> bool:
     """Work those course totals out anew that are stale, if they are few; else return False."""
     with submissions_.database.read() as connection:
-        _, basis, known = _read(connection, submissions_.clock())
-        stale = _stale(basis, known)
+        _, basis, used_basis = _read(connection, submissions_.clock())
+        stale = _stale(basis, used_basis)
         count = len(stale.people) + stale_totals.count_named(connection, _FEW + 1)
         if stale.above is not None:
             count += len(_above(connection, stale.above, _FEW + 1))
@@ -71,15 +71,15 @@ def work_some_out(submissions_: Submissions, *, wait: bool = False) -> bool:
     """
     database, clock = submissions_.database, submissions_.clock
     with database.read() as connection:
-        _, basis, known = _read(connection, clock())
-        if basis == known and not stale_totals.count_named(connection, 1):
+        _, basis, used_basis = _read(connection, clock())
+        if basis == used_basis and not stale_totals.count_named(connection, 1):
             return False
     with database.write() as connection:
         if not stale_totals.lock(connection, wait=wait):
             return False
         named = stale_totals.take(connection, _FEW)  # before what totals follow from is read
-        reckoning, basis, known = _read(connection, clock())
-        stale = _stale(basis, known)
+        reckoning, basis, used_basis = _read(connection, clock())
+        stale = _stale(basis, used_basis)
         above = [] if stale.above is None else _above(connection, stale.above, _MANY)
         if some := {*named, *stale.people}:
             chosen = sa.select(people.c.id).where(people.c.id.in_(some)).cte()
@@ -141,12 +141,12 @@ class _Stale:
     above: int | None
 
 
-def _stale(basis: Mapping[str, Any], known: Mapping[str, Any]) -> _Stale:
-    if any(basis[part] != known.get(part) for part in ("rule", "closed")):
+def _stale(basis: Mapping[str, Any], used: Mapping[str, Any]) -> _Stale:
+    if any(basis[part] != used.get(part) for part in ("rule", "closed")):
         return _Stale((), 0)
-    moved = (set(now_open) ^ set(known["open"][lab]) for lab, now_open in basis["open"].items())
+    moved = (set(now_open) ^ set(used["open"][lab]) for lab, now_open in basis["open"].items())
     people = set[int]().union(*moved)
-    return _Stale(people, known.get("above")) if len(people) <= _FEW else _Stale((), 0)
+    return _Stale(people, used.get("above")) if len(people) <= _FEW else _Stale((), 0)
 
 
 def _above(connection: sa.Connection, person_id: int, most: int) -> list[int]:

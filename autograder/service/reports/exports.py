@@ -79,8 +79,8 @@ def export(
     """
     if format not in FORMATS:
         raise Refused(422, f"export: got format {format!r}, expected one of {', '.join(FORMATS)}.")
-    kind, made = FORMATS[format]
-    return kind, made(Book(roster, submissions, lab))
+    kind, make = FORMATS[format]
+    return kind, make(Book(roster, submissions, lab))
 
 
 def chunks(pieces: Iterable[str]) -> Iterator[str]:

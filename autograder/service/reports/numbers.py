@@ -110,8 +110,8 @@ def lines(lab: Overview) -> Iterator[str]:
     rows: list[list[object]] = [[*head, *messages_head]]
     for q in lab.questions:
         messages = [cell for message in q.messages for cell in message]
-        known: list[object] = [q.name, lab.learners, q.passed, q.tried, q.ever, *q.green]
-        rows.append([*known, q.parts[-1], q.verdict(lab.learners), *messages])
+        numbers: list[object] = [q.name, lab.learners, q.passed, q.tried, q.ever, *q.green]
+        rows.append([*numbers, q.parts[-1], q.verdict(lab.learners), *messages])
     return csv_lines(rows)
 
 

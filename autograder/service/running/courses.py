@@ -101,9 +101,9 @@ def require(database: Database, name: str) -> None:
     Raises:
         StartError: it is not.
     """
-    known = [entry.name for entry in entries(database)]
-    if name not in known:
-        there = f"expected one of {', '.join(known)}" if known else "there are none"
+    names = [entry.name for entry in entries(database)]
+    if name not in names:
+        there = f"expected one of {', '.join(names)}" if names else "there are none"
         raise StartError(f"courses: got {name[:60]!r}: {there}. Add one: autograder courses add.")
 
 

@@ -139,8 +139,8 @@ def free_port(wanted: int | None, usual: int) -> int:
 def learner_token(server: Server, data: Path, name: str | None) -> Path:
     """Return the file with the local learner's token, enrolling them if need be."""
     roster, path = server.course.store.roster, data / LEARNER_TOKEN
-    known = roster.owner(path.read_text().strip(), "bearer") if path.exists() else None
-    if known is None or (name is not None and known.login != name):
+    owner = roster.owner(path.read_text().strip(), "bearer") if path.exists() else None
+    if owner is None or (name is not None and owner.login != name):
         body = {"login": name or _login(), "renew": True}
         try:
             lives_s = server.course.settings.bearer_s

@@ -120,8 +120,8 @@ def _only(whom: Callable[..., Any], *roles: str) -> Any:
 
     async def checked(person: Annotated[Person, Depends(whom)]) -> Person:
         if person.role not in roles:
-            known = "instructors" if roles == (INSTRUCTOR,) else "staff"
-            raise Refused(403, f"this is for {known}: {person.login} is {person.role} here.")
+            allowed = "instructors" if roles == (INSTRUCTOR,) else "staff"
+            raise Refused(403, f"this is for {allowed}: {person.login} is {person.role} here.")
         return person
 
     return Depends(checked)

@@ -96,8 +96,8 @@ class Course:
         Raises:
             Refused: 404, there is no such question in the lab; 422, the lab cannot be read.
         """
-        if question is not None and question not in (known := self.catalog.questions(lab)):
-            expected = f"one of {', '.join(known)}"
+        if question is not None and question not in (questions := self.catalog.questions(lab)):
+            expected = f"one of {', '.join(questions)}"
             raise Refused(404, f"regrade: got question {question[:60]!r}, expected {expected}.")
         batch = self.store.regrades.start(lab, question, by)
         self.queue.wake()

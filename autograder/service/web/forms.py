@@ -91,7 +91,7 @@ async def _lab(lab: str, course: Here) -> str:
     return course.catalog.resolve(lab)
 
 
-def _recorded_lab(lab: str, course: Here) -> str:
+def _resolve_lab(lab: str, course: Here) -> str:
     try:
         return course.catalog.resolve(lab)
     except Refused:
@@ -102,7 +102,7 @@ def _recorded_lab(lab: str, course: Here) -> str:
 
 
 def _any_lab(course: Here, lab: str = "") -> str:
-    return _recorded_lab(lab, course) if lab else ""
+    return _resolve_lab(lab, course) if lab else ""
 
 
 def number(text: str, kind: type[int] | type[float] = float) -> float | str:
@@ -122,7 +122,7 @@ Asked = Annotated[gradebook.Asked, Depends()]  # of the gradebook
 # The full name of the lab that the address says, of one with records though its folder is gone, or
 # of any such; empty where a query names none.
 LabName = Annotated[str, Depends(_lab)]
-RecordedLab = Annotated[str, Depends(_recorded_lab)]
+RecordedLab = Annotated[str, Depends(_resolve_lab)]
 AnyLabName = Annotated[str, Depends(_any_lab)]
 
 NO_NUL = r"^[^\x00]*$"  # which no text of a database may have
@@ -144,12 +144,12 @@ class _Question:
 
 def _question(course: Here, lab: RecordedLab, question: QuestionName) -> _Question:
     """Return a question that people mark, as far as the lab can be read, or have marked before."""
-    known = course.catalog.rubrics(lab)
-    if known and question not in known:
+    rubrics = course.catalog.rubrics(lab)
+    if rubrics and question not in rubrics:
         with course.store.database.read() as connection:
             piles = marking.shares(connection)
         if (lab, question) not in ((pile.lab, pile.question) for pile in piles):
-            expected = f"expected one of: {', '.join(known)[:200]}"
+            expected = f"expected one of: {', '.join(rubrics)[:200]}"
             raise Refused(404, f"{lab}: question for a person: got {question!r}, {expected}.")
     return _Question(lab, question)
 

@@ -70,7 +70,7 @@ class _Below(jinja2.ext.Extension):
 
 
 @jinja2.pass_context
-def _written(context: jinja2.runtime.Context, text: str) -> Markup:
+def _write_markdown(context: jinja2.runtime.Context, text: str) -> Markup:
     html = str(render_markdown(text))  # a Markup would escape what is put in
     return Markup(html.replace('<a href="/', f'<a href="{context["root"]}/'))
 
@@ -88,7 +88,7 @@ _templates.filters.update(
     percent=_percent,
     zoned=format_local,
     plain=_plain,
-    written=_written,
+    written=_write_markdown,
 )
 
 

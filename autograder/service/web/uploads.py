@@ -70,9 +70,9 @@ async def _whole(request: Request) -> None:
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     boundary = options.get(b"boundary", b"")
     if kind.lower() != b"multipart/form-data" or not boundary:
-        got = request.headers.get("content-type", "")[:100]
+        content_type = request.headers.get("content-type", "")[:100]
         expected = "'multipart/form-data' with a boundary"
-        raise Refused(422, f"submit: got content type {got!r}, expected {expected}.")
+        raise Refused(422, f"submit: got content type {content_type!r}, expected {expected}.")
     body = await request.body()
     if not body.rstrip().endswith(b"--" + boundary + b"--"):
         raise Refused(422, "submit: the form ends before its last boundary. Send it again.")

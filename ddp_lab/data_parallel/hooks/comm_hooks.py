@@ -103,7 +103,7 @@ def fp16_compress_hook(state: Group, bucket: Any) -> Later:
         kit.put(flat, done.value())
         return flat
 
-    return average(state, kit.halved(flat)).then(lengthen)
+    return average(state, kit.halve(flat)).then(lengthen)
 
 
 @dataclass
@@ -223,7 +223,7 @@ def _average_together(group: Group, arrays: list[Any]) -> "Done | Later":
     """Start averaging several arrays as one message, each in place."""
     if not arrays:
         return Done(None)
-    flat = kit_for(arrays[0]).joined(arrays)
+    flat = kit_for(arrays[0]).join(arrays)
 
     def unpack() -> Any:
         start = 0

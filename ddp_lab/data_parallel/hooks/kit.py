@@ -17,7 +17,7 @@ from ddp_lab.reduction import divide
 class Kit:
     """The operations that libraries name differently, for NumPy arrays."""
 
-    def halved(self, x: Any) -> Any:
+    def halve(self, x: Any) -> Any:
         """Return `x` as float16; what is too large for it is infinite."""
         with np.errstate(over="ignore"):
             return x.astype(np.float16)
@@ -54,6 +54,6 @@ class Kit:
         """Return an orthonormal basis of the columns of `x`."""
         return np.linalg.qr(x).Q
 
-    def joined(self, parts: Sequence[Any]) -> Any:
+    def join(self, parts: Sequence[Any]) -> Any:
         """Return the numbers of all parts as one flat array, a copy."""
         return np.concatenate([part.reshape(-1) for part in parts])

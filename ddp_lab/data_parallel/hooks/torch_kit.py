@@ -14,7 +14,7 @@ from ddp_lab.data_parallel.hooks.kit import Kit
 class TorchKit(Kit):
     """`kit.Kit` for tensors."""
 
-    def halved(self, x: Tensor) -> Tensor:
+    def halve(self, x: Tensor) -> Tensor:
         return x.to(torch.float16)
 
     def put(self, target: Tensor, values: Tensor) -> None:
@@ -42,5 +42,5 @@ class TorchKit(Kit):
         basis: Tensor = torch.linalg.qr(x).Q
         return basis
 
-    def joined(self, parts: Sequence[Tensor]) -> Tensor:
+    def join(self, parts: Sequence[Tensor]) -> Tensor:
         return torch.cat([part.reshape(-1) for part in parts])

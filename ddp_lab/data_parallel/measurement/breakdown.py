@@ -76,7 +76,7 @@ class _Clock:
         self.blocked.append(Span(f"wait: {name}", "compute", start, end))
         return result
 
-    def ended(self, number: int, end_ns: int) -> None:
+    def note_end(self, number: int, end_ns: int) -> None:
         """Note when an all-reduce that was started earlier came to its end."""
         self.running[number] = replace(self.running[number], end_ns=end_ns)
 
@@ -96,7 +96,7 @@ class _TimedWork:
         self._clock = clock
         self._work = work
         self._number = number
-        _when_done(work, lambda _done: clock.ended(number, perf_counter_ns()))
+        _when_done(work, lambda _done: clock.note_end(number, perf_counter_ns()))
 
     def wait(self) -> Any:
         start = perf_counter_ns()

@@ -36,7 +36,7 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
             yield from tensors_in(getattr(value, entry.name))
 
 
-def unused_from(outputs: Iterable[Tensor], accumulators: dict[Node, int]) -> list[int]:
+def find_unreached(outputs: Iterable[Tensor], accumulators: dict[Node, int]) -> list[int]:
     """Return the indices of the accumulators that no path leads to from `outputs`.
 
     A backward from these outputs will not reach them, so their gradients will never come.

@@ -23,9 +23,9 @@ from ddp_lab.data_parallel.torch.autograd_graph import tensors_in, through_entry
 from ddp_lab.data_parallel.torch.buffers import BufferSync
 from ddp_lab.data_parallel.torch.ddp_options import (
     first_plan,
-    optimized_in_backward,
     process_group_of,
     refuse_unsupported,
+    take_over_optimizers,
 )
 from ddp_lab.data_parallel.torch.hooks import BUCKETS, average_as
 from ddp_lab.data_parallel.torch.precision import (
@@ -102,7 +102,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
 
     def _take_module(self, module: nn.Module, device_ids: Any, output_device: Any) -> None:
         """Note what is wrapped, where it lies and which ranks have it."""
-        self.parameters_to_ignore = module_inspection.ignored_names(module)
+        self.parameters_to_ignore = module_inspection.names_to_ignore(module)
         module_inspection.check_module(module, self.parameters_to_ignore)
         ids = module_inspection.device_ids_of(module, device_ids, output_device)
         self.device_ids, self.output_device = ids
@@ -185,7 +185,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
             self.reducer.stop_expecting()
             return
         if not self.reducer.iterations:
-            self.reducer.steps_itself = optimized_in_backward(self.reducer.slots.params)
+            self.reducer.steps_itself = take_over_optimizers(self.reducer.slots.params)
         self.reducer.check_finished()
         self.reducer.rebuild()
         self.reducer.prepare()

@@ -73,7 +73,7 @@ def refuse_unsupported(check_reduction: bool, **arguments: Any) -> None:
             )
 
 
-def optimized_in_backward(params: Sequence[nn.Parameter]) -> list[nn.Parameter]:
+def take_over_optimizers(params: Sequence[nn.Parameter]) -> list[nn.Parameter]:
     """Return the parameters with optimizers of their own that are to run in backward.
 
     torch has put hooks on them that would step before gradients are averaged: these are removed,

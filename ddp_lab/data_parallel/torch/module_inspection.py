@@ -22,7 +22,7 @@ class ManagedParams:
     specs: list[ParamSpec]
 
 
-def ignored_names(module: nn.Module) -> set[str]:
+def names_to_ignore(module: nn.Module) -> set[str]:
     """Return the parameters and buffers that the module asks to be left alone."""
     return set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
 

@@ -17,7 +17,7 @@ from ddp_lab.data_parallel.buckets import Bucket
 from ddp_lab.data_parallel.launch_order import LaunchOrder
 from ddp_lab.data_parallel.reducer import Reducer
 from ddp_lab.data_parallel.reduction_group import Group
-from ddp_lab.data_parallel.torch.autograd_graph import accumulator, unused_from
+from ddp_lab.data_parallel.torch.autograd_graph import accumulator, find_unreached
 from ddp_lab.data_parallel.torch.slots import TorchSlots
 
 
@@ -70,7 +70,7 @@ class TorchReducer(Reducer):
         """Find the parameters that no path leads to from `outputs`, when asked to."""
         if self.usage.may_change:
             with torch.autograd.profiler.record_function("search_unused_parameters"):
-                self.usage.expect_unused(unused_from(outputs, self._accumulators))
+                self.usage.expect_unused(find_unreached(outputs, self._accumulators))
 
     def _launch(self, bucket: Bucket) -> None:
         if self.skip_unused and set(bucket.params) <= set(self.usage.unused):

@@ -43,7 +43,7 @@ class Stopped(BaseException):
 
 
 @contextmanager
-def stopped_by_signals() -> Iterator[None]:
+def stop_on_signals() -> Iterator[None]:
     """Let Ctrl-C and SIGTERM raise Stopped."""
 
     def stop(number: int, _: FrameType | None) -> NoReturn:
@@ -66,7 +66,7 @@ def run_on_hosts(count: str, rate: str | None, latency: str | None, command: lis
     """
     try:
         command = resolve(command)
-        with stopped_by_signals(), Hosts(_parse_count(count), rate=rate, latency=latency) as hosts:
+        with stop_on_signals(), Hosts(_parse_count(count), rate=rate, latency=latency) as hosts:
             if latency and not hosts.has_latency:
                 print("hosts: this kernel has no netem: links have no latency.", file=sys.stderr)
             return Job(hosts, command).run()

@@ -76,7 +76,7 @@ class Progress:
             The step, the workers whose gradients it is the mean of, and those that came too late.
         """
         arrived = self._arrived.get(self.version, [])
-        chosen = self._chosen(arrived)
+        chosen = self._choose(arrived)
         if chosen is None:
             return None
         late = [worker for worker in arrived if worker not in chosen]
@@ -84,7 +84,7 @@ class Progress:
         self.version += 1
         return self.version - 1, sorted(chosen), late
 
-    def _chosen(self, arrived: list[int]) -> list[int] | None:
+    def _choose(self, arrived: list[int]) -> list[int] | None:
         if not self.decides:
             committed = self._committed.get(self.version)
             if committed is None or not set(committed) <= set(arrived):

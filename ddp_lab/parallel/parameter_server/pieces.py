@@ -74,7 +74,7 @@ def at_server(pieces: Sequence[Piece], server: int) -> list[int]:
     return [number for number, piece in enumerate(pieces) if piece.server == server]
 
 
-def joined(
+def join(
     pieces: Sequence[Piece], parts: Mapping[int, NDArray], kinds: Mapping[str, tuple[str, Any]]
 ) -> dict[str, Any]:
     """Return whole arrays by name, from their pieces by number; a single piece is not copied.

@@ -11,7 +11,7 @@ import numpy as np
 from ddp_lab.arrays import outside
 from ddp_lab.parallel.parameter_server.messages import Entry
 from ddp_lab.parallel.parameter_server.optimizers import Optimizer
-from ddp_lab.parallel.parameter_server.pieces import Piece, at_server, joined
+from ddp_lab.parallel.parameter_server.pieces import Piece, at_server, join
 from ddp_lab.transport.base import NDArray
 
 
@@ -51,7 +51,7 @@ class Store:
         """Return all arrays by name, from the pieces here and those of the other servers."""
         entries = [*others, *self.entries()]
         parts = {e.piece: e.array for e in entries if e.array is not None}
-        return joined(self.pieces, parts, self._kinds)
+        return join(self.pieces, parts, self._kinds)
 
     def apply(self, gradients: Sequence[Sequence[Entry]]) -> None:
         """Step the optimizer on the mean of some workers' gradients."""
@@ -67,7 +67,7 @@ class Store:
         param = outside(array, kind)
         step_rows = getattr(self._optimizer, "step_rows", None)
         if step_rows is not None and all(e.rows is not None for e in parts):
-            rows, total = _summed_rows(parts, kind)
+            rows, total = _sum_rows(parts, kind)
             if step_rows(name, param, outside(rows, kind), _mean(total, count)):
                 return
         self._optimizer.step(name, param, _mean(_sum(parts, array, kind), count))
@@ -88,7 +88,7 @@ def _sum(parts: list[Entry], like: NDArray, kind: str) -> Any:
     return total
 
 
-def _summed_rows(parts: list[Entry], kind: str) -> tuple[NDArray, Any]:
+def _sum_rows(parts: list[Entry], kind: str) -> tuple[NDArray, Any]:
     """Return the rows that gradients of a few rows have, each once, and the sums there."""
     rows = np.concatenate([e.rows for e in parts if e.rows is not None])
     unique, place = np.unique(rows, return_inverse=True)

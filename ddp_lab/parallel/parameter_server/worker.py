@@ -18,7 +18,7 @@ from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import DdpLabError, InvalidArgument, RankLost
 from ddp_lab.parallel.parameter_server import messages
 from ddp_lab.parallel.parameter_server.messages import Entry, Message
-from ddp_lab.parallel.parameter_server.pieces import Piece, at_server, joined
+from ddp_lab.parallel.parameter_server.pieces import Piece, at_server, join
 from ddp_lab.parallel.parameter_server.report import Report
 from ddp_lab.transport.base import NDArray
 
@@ -50,7 +50,7 @@ class Worker:
         """Return the parameters as they are once this worker may go on."""
         with self._reporting_errors():
             self._at_work("pull")
-            wanted = self._wanted(names)
+            wanted = self._pieces_of(names)
             began = time.perf_counter()
             requests = {
                 s: [n for n in wanted if self._pieces[n].server == s] for s in self._servers
@@ -59,7 +59,7 @@ class Worker:
             arrays = self._ask({0: requests.pop(0)}) if self._first_decides else {}
             arrays.update(self._ask({s: r for s, r in requests.items() if r}))
             self.report.waited_s += time.perf_counter() - began
-            return joined(self._pieces, arrays, self._kinds)
+            return join(self._pieces, arrays, self._kinds)
 
     def _ask(self, requests: dict[int, list[int]]) -> dict[int, NDArray]:
         """Return the pieces' arrays by number; this worker's step is then the servers'."""
@@ -72,7 +72,7 @@ class Worker:
             arrays.update({e.piece: e.array for e in answer.entries if e.array is not None})
         return arrays
 
-    def _wanted(self, names: Iterable[str] | None) -> list[int]:
+    def _pieces_of(self, names: Iterable[str] | None) -> list[int]:
         if isinstance(names, str):
             names = [names]
         chosen = set(self._names if names is None else names)
@@ -105,7 +105,7 @@ class Worker:
             grad = grad.coalesce()
             grad = (grad.indices()[0], grad.values())
         if not isinstance(grad, tuple):
-            array = self._fitting(name, grad, piece.whole, piece.dtype)
+            array = self._check_fit(name, grad, piece.whole, piece.dtype)
             return [Entry(n, piece.of(array)) for n, piece in pieces]
         rows, values = self._rows(name, grad, piece)
         if not piece.by_row:  # fewer rows than servers: as cheap whole
@@ -139,9 +139,9 @@ class Worker:
                 f"an index of {name!r} is outside of its rows: got {rows.min()} to {rows.max()}, "
                 f"expected 0 to {piece.whole[0] - 1}",
             )
-        return rows, self._fitting(name, grad[1], (len(rows), *piece.whole[1:]), piece.dtype)
+        return rows, self._check_fit(name, grad[1], (len(rows), *piece.whole[1:]), piece.dtype)
 
-    def _fitting(self, name: str, grad: Any, shape: tuple[int, ...], dtype: Any) -> NDArray:
+    def _check_fit(self, name: str, grad: Any, shape: tuple[int, ...], dtype: Any) -> NDArray:
         array, _ = to_numpy(grad, "push")
         same = array.dtype == dtype
         if array.shape != shape or not (same or np.can_cast(array.dtype, dtype, "same_kind")):
@@ -174,7 +174,7 @@ class Worker:
                 for server in self._servers:
                     answer = self._answer(server, messages.SHARE)
                     arrays.update({e.piece: e.array for e in answer.entries if e.array is not None})
-                self._final = joined(self._pieces, arrays, self._kinds)
+                self._final = join(self._pieces, arrays, self._kinds)
         return {name: _copy(array) for name, array in self._final.items()}
 
     def _at_work(self, operation: str) -> None:

@@ -10,7 +10,7 @@ from torch import nn
 
 from ddp_lab.arguments import check_count
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.parallel.pipeline.cuts import balanced
+from ddp_lab.parallel.pipeline.cuts import balance
 
 
 def split(
@@ -49,5 +49,5 @@ def split(
             "Pass its seconds, or its operations."
         )
     named = list(sequential.named_children())
-    runs = balanced(costs, stages)
+    runs = balance(costs, stages)
     return [nn.Sequential(OrderedDict(named[first:last])) for first, last in runs]

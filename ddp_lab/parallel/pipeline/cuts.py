@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 
-def balanced(seconds: Sequence[float], stages: int) -> list[tuple[int, int]]:
+def balance(seconds: Sequence[float], stages: int) -> list[tuple[int, int]]:
     """Return first and last + 1 of each stage's items, so that the slowest has the least to do.
 
     Each stage has an item at least. By bisection for the least limit that no stage exceeds.

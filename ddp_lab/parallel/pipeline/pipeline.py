@@ -242,11 +242,11 @@ class Pipeline:
         mine = np.array([self._loss, began_at, failure is not None, self._loss_dtype])
         rows = self._comm.all_gather(mine)
         if rows[:, 2].any():
-            raise self._failed(failure)
+            raise self._step_error(failure)
         loss = torch.tensor(rows[-1, 0], dtype=LOSS_DTYPES[int(rows[-1, 3])])
         return loss, float(rows[:, 1].min())
 
-    def _failed(self, failure: Exception | None) -> Exception:
+    def _step_error(self, failure: Exception | None) -> Exception:
         """Return what to raise after a step in which some rank failed: the same on every rank."""
         kind = InvalidArgument if isinstance(failure, InvalidArgument) else StageFailed
         own = "" if failure is None or isinstance(failure, PeerFailed) else str(failure)

@@ -132,11 +132,7 @@ class FlatParams:
                     setattr(owner.module, owner.attribute, param)
 
     def _check_shares(self) -> None:
-        """Check that the modules still have the shares, in the memory that other ranks read.
-
-        Raises:
-            InvalidArgument: a share was replaced or converted.
-        """
+        """Check that the modules still have the shares, in the memory that other ranks read."""
         begin, width = self.row.data_ptr(), self.row.element_size()
         end = begin + self.row.numel() * width
         for share, param, owners in zip(self.shares, self.params, self.owners, strict=True):

@@ -186,10 +186,10 @@ def _find_chains(
         _find_chains(child, chain, inside, chains)
 
 
-def _check_users(users: list[Owner], known: list[Owner]) -> None:
+def _check_users(users: list[Owner], owners: list[Owner]) -> None:
     for user in users:
-        if not any(user.module is o.module and user.attribute == o.attribute for o in known):
+        if not any(user.module is o.module and user.attribute == o.attribute for o in owners):
             raise InvalidArgument(
-                f"{user.name} is shared with {known[0].name}, which an earlier call "
+                f"{user.name} is shared with {owners[0].name}, which an earlier call "
                 "has sharded without it. Call fully_shard on a module that holds both."
             )

@@ -68,7 +68,7 @@ class ShardedOptimizer(Optimizer):
         self._flats: list[tuple[Tensor, Tensor]] = []  # all rows, and this rank's
         self._shares: dict[Tensor, tuple[slice, Tensor]] = {}
         super().__init__(params, dict(options))
-        groups = self._sharded(self.param_groups)
+        groups = self._shard(self.param_groups)
         self._inner = optimizer_class(groups, **options)
         self._copy_options(self._inner.param_groups, self.param_groups)
 
@@ -76,11 +76,11 @@ class ShardedOptimizer(Optimizer):
         """Add a group of parameters; on every rank."""
         super().add_param_group(param_group)
         if self._inner is not None:
-            for group in self._sharded(self.param_groups[-1:]):
+            for group in self._shard(self.param_groups[-1:]):
                 self._inner.add_param_group(group)
             self._copy_options(self._inner.param_groups, self.param_groups)
 
-    def _sharded(self, groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _shard(self, groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Lay the parameters of some groups out flat; return the groups of this rank's shares."""
         params = [p for group in groups for p in group["params"]]
         facts = {f"group {i}": _options_of(group) for i, group in enumerate(groups)}

@@ -81,11 +81,7 @@ def _gather(x: Tensor, comm: Communicator, dim: int) -> Tensor:
 
 
 def _share(x: Tensor, comm: Communicator, dim: int) -> Tensor:
-    """Return this rank's part of `x`, of equal ones along `dim`.
-
-    Raises:
-        InvalidArgument: that size is no multiple of the number of ranks.
-    """
+    """Return this rank's part of `x`, of equal ones along `dim`."""
     if x.shape[dim] % comm.size:
         raise InvalidArgument(
             f"tensor parallel: axis {dim} cannot be shared out: got {x.shape[dim]} on rank "

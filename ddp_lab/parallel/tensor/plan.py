@@ -65,7 +65,7 @@ def parallelize(module: nn.Module, comm: Communicator, plan: Mapping[str, str]) 
         )
     problem, chosen = None, {}
     try:
-        chosen = _chosen(module, comm, plan)
+        chosen = _choose_words(module, comm, plan)
         _check_ties(module, chosen)
     except InvalidArgument as error:
         problem = str(error)
@@ -87,7 +87,7 @@ def parallelize(module: nn.Module, comm: Communicator, plan: Mapping[str, str]) 
     return module
 
 
-def _chosen(module: nn.Module, comm: Communicator, plan: Mapping[str, str]) -> dict[str, str]:
+def _choose_words(module: nn.Module, comm: Communicator, plan: Mapping[str, str]) -> dict[str, str]:
     """Return the word for each layer by its full name."""
     chosen: dict[str, str] = {}
     names = [name for name, _ in module.named_modules()]

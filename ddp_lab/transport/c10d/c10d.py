@@ -65,7 +65,7 @@ class C10dTransport(Transport):
             works = [dist.isend(t, group=self._group, group_dst=dst, tag=tag) for t in tensors]
         except RuntimeError as error:
             self._watch.look("send", dst)  # as in `_recv`
-            raise lost("send", self.rank, dst, error) from error
+            raise peer_error("send", self.rank, dst, error) from error
         send = C10dSend(works, tensors)
         while self._sends and self._sends[0].test():
             self._sends.popleft()
@@ -112,9 +112,9 @@ class C10dTransport(Transport):
             self._watch.wait(dist.irecv(tensor, group=self._group, group_src=src, tag=tag), src)
         except RuntimeError as error:
             self._watch.look("recv", src)  # it may have closed the connection because of another
-            raise lost("recv", self.rank, src, error) from error
+            raise peer_error("recv", self.rank, src, error) from error
 
-    def failed(self, error: BaseException) -> None:
+    def tell_failure(self, error: BaseException) -> None:
         """Tell the others that this rank's collective has raised."""
         self._watch.tell(error)
 
@@ -131,7 +131,7 @@ class C10dTransport(Transport):
             self._sends.popleft().finish()
 
 
-def lost(operation: str, rank: int, peer: int, error: RuntimeError) -> RankLost | RankTimeout:
+def peer_error(operation: str, rank: int, peer: int, error: RuntimeError) -> RankLost | RankTimeout:
     """Return what a torch error about a peer means."""
     text = str(error).partition("\n")[0]
     if "timed out" in text.lower():

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from ddp_lab.device_array import DeviceArray, HoldsTensors, synchronize, torch_dtype
 from ddp_lab.transport.base import SENT, Sent, Transport
-from ddp_lab.transport.c10d.c10d import HEAD, C10dReceive, lost, pack_head, unpack_head
+from ddp_lab.transport.c10d.c10d import HEAD, C10dReceive, pack_head, peer_error, unpack_head
 from ddp_lab.transport.description import parse
 
 NUMPY, TENSOR = 0, 1
@@ -54,7 +54,7 @@ class DeviceC10dTransport(HoldsTensors, Transport):
             try:
                 work = dist.isend(tensor, group=group, group_dst=dst)
             except RuntimeError as error:
-                raise lost("send", self.rank, dst, error) from error
+                raise peer_error("send", self.rank, dst, error) from error
             self._sends.append((work, tensor))
         while self._sends and self._sends[0][0].is_completed():
             self._sends.popleft()
@@ -95,10 +95,9 @@ class DeviceC10dTransport(HoldsTensors, Transport):
         try:
             dist.recv(tensor, group=group, group_src=src)
         except RuntimeError as error:
-            raise lost("recv", self.rank, src, error) from error
+            raise peer_error("recv", self.rank, src, error) from error
 
     def close(self) -> None:
-        """Wait until all is sent."""
         while self._sends:
             self._sends.popleft()[0].wait()
         synchronize(self.device)

@@ -157,7 +157,7 @@ class LateReceive:
         limit_s = float("inf") if timeout_s is None else timeout_s
         give_up = min(time.monotonic() + limit_s, self._board.deadline)
         array = self._work.wait(timeout_s)
-        while (left_s := self._left_ns() / SECOND) > 0:
+        while (left_s := self._remaining_ns() / SECOND) > 0:
             if time.monotonic() > min(give_up, self._board.deadline):
                 raise silent(self._rank, self._src, timeout_s)
             time.sleep(min(left_s, LOOK_S))
@@ -165,8 +165,8 @@ class LateReceive:
 
     def test(self) -> bool:
         """Return whether `wait` would return at once."""
-        return self._work.test() and self._left_ns() <= 0
+        return self._work.test() and self._remaining_ns() <= 0
 
-    def _left_ns(self) -> int:
+    def _remaining_ns(self) -> int:
         (arrival,) = ARRIVAL.unpack_from(self._work.header)
         return int(arrival) - time.monotonic_ns()

@@ -159,7 +159,7 @@ class Arena:
 
     def allocate(self, n_bytes: int) -> tuple[int, int] | None:
         """Return offset and size of a block of at least `n_bytes`, None if there is no room."""
-        size = rounded(n_bytes)
+        size = round_up(n_bytes)
         with self._lock:
             free = self._free.get(size)
             if free:
@@ -186,7 +186,7 @@ class Arena:
         return whole.view(dtype).reshape(shape)
 
 
-def rounded(n_bytes: int) -> int:
+def round_up(n_bytes: int) -> int:
     """Return the next size at or above `n_bytes`, at least 64, four sizes to each octave."""
     if n_bytes <= 256:
         return max(64, (n_bytes + 63) & ~63)

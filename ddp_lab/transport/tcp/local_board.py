@@ -27,7 +27,6 @@ class LocalBoard(MemoryBoard):
         self._doing[rank] = doing
 
     def wait(self, rank: int, peer: int, site: bytes) -> None:
-        """Say whom `rank` waits for."""
         self._own.add(rank)
         super().wait(rank, peer, site)
 

@@ -80,7 +80,6 @@ class TcpWorld(ThreadWorld):
         return np.empty(shape, dtype)
 
     def wait(self, receive: Receive, timeout_s: float | None) -> None:
-        """Block until `receive` has its message."""
         self.waits.begin()
         super().wait(receive, timeout_s)
 
@@ -172,7 +171,7 @@ class TcpTransport(ThreadTransport):
         """This rank's waits, as it tells of them."""
         return self._world.waits
 
-    def failed(self, error: BaseException) -> None:
+    def tell_failure(self, error: BaseException) -> None:
         """Do nothing: others hear how this rank ends."""
 
     def tolerate(self, ranks: set[int]) -> None:

@@ -96,9 +96,9 @@ def assemble(ptx: str, architecture: str, code: Path | None = None) -> dict[str,
         CompileError: there is no assembler, or it refuses; says what it says.
     """
     with tempfile.TemporaryDirectory(prefix="minitorch-ptx-") as folder:
-        source, made = Path(folder, "module.ptx"), Path(folder, "module.cubin")
+        source, cubin = Path(folder, "module.ptx"), Path(folder, "module.cubin")
         source.write_text(ptx, encoding="ascii")
-        command = [program("ptxas"), "-v", "-arch", architecture, "-o", str(code or made)]
+        command = [program("ptxas"), "-v", "-arch", architecture, "-o", str(code or cubin)]
         done = subprocess.run(
             [*command, str(source)], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
         )

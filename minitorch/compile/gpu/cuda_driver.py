@@ -308,11 +308,7 @@ class LibCuda:
         self._call("cuCtxSetCurrent", context)
 
     def _call(self, name: str, *arguments: object) -> None:
-        """Call a function of the driver.
-
-        Raises:
-            CompileError: it gave an error; says which.
-        """
+        """Call a function of the driver."""
         status = getattr(self._library, name)(*arguments)
         if status:
             text = ctypes.c_char_p()

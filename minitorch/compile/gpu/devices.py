@@ -66,8 +66,8 @@ def device_named(name: str) -> Device:
     Raises:
         ArgumentError: none of those in the table.
     """
-    for known, device in DEVICES.items():
-        if known in name:
+    for key, device in DEVICES.items():
+        if key in name:
             return device
     raise ArgumentError(f"device: got {name!r}, expected one of {', '.join(DEVICES)}.")
 

@@ -91,11 +91,11 @@ def explain(schedule: DeviceSchedule, device: str = "H100") -> Explanation:
     threads, shared = math.prod(schedule.threads), schedule.shared_bytes
     return Explanation(
         named, threads, registers, shared, assembled.spilled_bytes if assembled else None,
-        occupancy(named, threads, registers, shared), predicted(schedule, named), count,
+        occupancy(named, threads, registers, shared), predict_roofline(schedule, named), count,
     )  # fmt: skip
 
 
-def predicted(schedule: DeviceSchedule, device: Device) -> Roofline:
+def predict_roofline(schedule: DeviceSchedule, device: Device) -> Roofline:
     """Return the roofline of a schedule: its blocks, and the bytes that they read and write."""
     task = schedule.task
     (m, n, k), (high, wide, _) = task.axes, schedule.tiles

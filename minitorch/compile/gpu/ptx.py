@@ -170,7 +170,7 @@ class ThreadBlocks:
         with self.phase(False) as (thread, registers):
             self._store(thread, registers)
 
-    def _kept(self, registers: str, cell: int) -> str:
+    def _load_sum(self, registers: str, cell: int) -> str:
         """Return one vector of a thread's register block."""
         return self.t.load(self.t.at(registers, cell * self.vector_bytes), align=self.t.item)
 
@@ -233,7 +233,7 @@ class ThreadBlocks:
                     k = t.plus(first, u)
                     row, line = self._row_of_a(k, rows), self._row_of_b(k, columns)
                     for cell, (i, v) in enumerate(self.cells):
-                        total = t.fma(row[i], line[v], self._kept(registers, cell))
+                        total = t.fma(row[i], line[v], self._load_sum(registers, cell))
                         self._keep(registers, cell, total)
 
     def _own(self, thread: str) -> tuple[list[str], list[str]]:
@@ -270,7 +270,7 @@ class ThreadBlocks:
         rows = [t.plus(self.start["m"], i) for i in rows]
         starts = [t.plus(self.start["n"], column) for column in starts]
         for cell, (i, v) in enumerate(self.cells):
-            sums = self._kept(registers, cell)
+            sums = self._load_sum(registers, cell)
             line = t.at(self.c, t.times(rows[i], self.sizes["n"] * t.item))
             for lane in range(t.width):
                 column = t.plus(starts[v], lane)

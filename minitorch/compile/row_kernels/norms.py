@@ -10,7 +10,7 @@ from functools import partial
 from .row_text import Each, RowText
 
 
-def _standardized(k: RowText, x: int) -> tuple[Each, str]:
+def _standardize(k: RowText, x: int) -> tuple[Each, str]:
     """Return what gives a row's elements with mean 0 and variance 1, and 1 / their deviation."""
     t = k.t
     (middle,) = k.mean(lambda v, mask: k.load(x, v, mask))
@@ -30,7 +30,7 @@ def _standardized(k: RowText, x: int) -> tuple[Each, str]:
 def layer_norm(k: RowText) -> None:
     """x, weight, bias, out: each row standardized, scaled and shifted; number is epsilon."""
     t = k.t
-    y, _ = _standardized(k, 0)
+    y, _ = _standardize(k, 0)
 
     def result(v: str, mask: str | None) -> str:
         scaled = t.mul(y(v, mask), k.load(1, v, mask, True))
@@ -44,7 +44,7 @@ def layer_norm_gradient(k: RowText) -> None:
     t = k.t
     n, rows, _ = k.integers
     part = t.times(t.emit(f"sdiv i64 {k.row}, {rows}"), n)
-    y, scale = _standardized(k, 1)
+    y, scale = _standardize(k, 1)
 
     def flow(v: str, mask: str | None) -> str:
         return t.mul(k.load(0, v, mask), k.load(2, v, mask, True))
@@ -81,7 +81,7 @@ def _each_channel(k: RowText) -> Iterator[tuple[str, str, str, str]]:
 def group_norm(k: RowText) -> None:
     """x, weight, bias, out: each row standardized, each channel of it scaled and shifted."""
     t = k.t
-    y, _ = _standardized(k, 0)
+    y, _ = _standardize(k, 0)
     with _each_channel(k) as (start, stop, channel, _):
         scale, shift = k.spread_from(1, channel), k.spread_from(2, channel)
         t.each(lambda v, m: k.store(3, t.add(t.mul(y(v, m), scale), shift), v, m), stop, start)
@@ -90,7 +90,7 @@ def group_norm(k: RowText) -> None:
 def group_norm_gradient(k: RowText) -> None:
     """g, x, weight, dx, along, total: the gradient; Σ g y and Σ g of each channel of a sample."""
     t = k.t
-    y, scale = _standardized(k, 1)
+    y, scale = _standardize(k, 1)
     for variable in k.totals:
         t.store(t.number(0.0), variable)
     with _each_channel(k) as (start, stop, channel, number):

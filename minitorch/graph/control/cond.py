@@ -8,8 +8,6 @@ Source: Abadi et al., TensorFlow: A System for Large-Scale Machine Learning, OSD
 Yu et al., Dynamic Control Flow in Large-Scale Machine Learning, EuroSys 2018.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -78,7 +76,6 @@ class Merge(Routing):
         return first
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """Send the gradient to the input that was alive."""
         which = build(MergeIndex(), node.inputs)
         kind = kind_of(out_grad)
         sides = range(len(node.inputs))

@@ -5,8 +5,6 @@ an input is. It need not wait for the branch's predicate besides, as it was told
 built; without that wait it is only its value, and passes may rewrite it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
@@ -78,14 +76,14 @@ IMMORTAL = Deadness(NEVER, True)
 
 def deadness_of(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, Deadness]:
     """Return the deadness of every node of `order` that can be dead; the others are not in it."""
-    known: dict[Node, Deadness] = {}
+    by_node: dict[Node, Deadness] = {}
     for node in order:
-        if node in fed or node.op is None or not (known or may_kill(node)):
+        if node in fed or node.op is None or not (by_node or may_kill(node)):
             continue
         deadness = (
-            _deadness_of_merge(node, known)
+            _deadness_of_merge(node, by_node)
             if merges(node)
-            else _of_all(required_inputs(node), known)
+            else _of_all(required_inputs(node), by_node)
         )
         if isinstance(node.op, Switch):
             deadness = Deadness(
@@ -94,15 +92,15 @@ def deadness_of(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, Dead
         elif may_kill(node):
             deadness = Deadness(deadness.deaths, False)
         if deadness != IMMORTAL:
-            known[node] = deadness
-    return known
+            by_node[node] = deadness
+    return by_node
 
 
-def _of_all(nodes: Iterable[Node], known: dict[Node, Deadness]) -> Deadness:
+def _of_all(nodes: Iterable[Node], by_node: dict[Node, Deadness]) -> Deadness:
     """Return the deadness of a value that is dead whenever one of `nodes` is."""
     deaths, exact = NEVER, True
     for node in nodes:
-        deadness = known.get(node)
+        deadness = by_node.get(node)
         if deadness is not None:
             exact = exact and deadness.exact
             if not deadness.deaths <= deaths:  # most often one has all, and is shared
@@ -110,9 +108,9 @@ def _of_all(nodes: Iterable[Node], known: dict[Node, Deadness]) -> Deadness:
     return Deadness(deaths, exact)
 
 
-def _deadness_of_merge(node: Node, known: dict[Node, Deadness]) -> Deadness:
+def _deadness_of_merge(node: Node, by_node: dict[Node, Deadness]) -> Deadness:
     """Return the deadness of a merge, which is dead only when all its inputs are."""
-    sides = [known.get(source, IMMORTAL) for source in node.inputs]
+    sides = [by_node.get(source, IMMORTAL) for source in node.inputs]
     common = frozenset.intersection(*(side.deaths for side in sides))
     exact = all(side.exact for side in sides)
     if isinstance(node.op, Merge | MergeIndex) and len(sides) == 2:
@@ -126,7 +124,7 @@ def _deadness_of_merge(node: Node, known: dict[Node, Deadness]) -> Deadness:
     return Deadness(common, exact)
 
 
-def is_spared(node: Node, wait: Node, known: dict[Node, Deadness]) -> bool:
+def is_spared(node: Node, wait: Node, by_node: dict[Node, Deadness]) -> bool:
     """Tell whether `node` need not wait for `wait`: it is dead when that is, and has no order.
 
     That is so for a branch's own pivot, a Switch that sends the predicate by the predicate.
@@ -138,10 +136,10 @@ def is_spared(node: Node, wait: Node, known: dict[Node, Deadness]) -> bool:
         return False
     waits = set(node.control_inputs)
     inputs = (source for source in required_inputs(node) if source not in waits)
-    return (pred, wait.op.branch) in _of_all(inputs, known).deaths
+    return (pred, wait.op.branch) in _of_all(inputs, by_node).deaths
 
 
-def die_first(nodes: Iterable[Node], other: Node, known: dict[Node, Deadness]) -> bool:
+def die_first(nodes: Iterable[Node], other: Node, by_node: dict[Node, Deadness]) -> bool:
     """Tell whether it is certain that one of `nodes` is dead whenever `other` is."""
-    deadness = known.get(other, IMMORTAL)
-    return deadness.exact and deadness.deaths <= _of_all(nodes, known).deaths
+    deadness = by_node.get(other, IMMORTAL)
+    return deadness.exact and deadness.deaths <= _of_all(nodes, by_node).deaths

@@ -6,8 +6,6 @@ apart into the operators that a token executor runs.
 Source: Yu et al., Dynamic Control Flow in Large-Scale Machine Learning, EuroSys 2018.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,8 +53,8 @@ def while_loop(
         results = body(*rebuild(now))
         after = _next_values(loop_vars, results if isinstance(results, list | tuple) else [results])
     _check(now, after)
-    made = While.capture(test, after, now, parallel_iterations)
-    values = rebuild(loop_outputs(made, first, name))
+    loop = While.capture(test, after, now, parallel_iterations)
+    values = rebuild(loop_outputs(loop, first, name))
     return values[0] if len(values) == 1 else values
 
 

@@ -180,7 +180,6 @@ class Top(StackOp):
         self.shape, self.dtype = shape, dtype
 
     def run(self, state: State, *arrays: Any) -> Any:
-        """Return the value, DEAD or zeros."""
         value = arrays[0].top
         if value is not HOLE:
             return value
@@ -223,7 +222,6 @@ class Join(StackOp):
         return arrays[0] + arrays[1]
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """Each has the gradient of the sum."""
         return out_grad, out_grad
 
 
@@ -342,7 +340,6 @@ class Pack(StackOp):
         return Outcome({self.slot: arrays[0]})
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """Return the part of the gradient at this place."""
         (value,) = node.inputs
         return build(Output(self.slot, value), (out_grad,), kind=kind_of(value))
 

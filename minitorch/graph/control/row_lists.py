@@ -4,8 +4,6 @@ Each is the other's gradient. In a list for reading the next row is on top; in a
 has written the last one is.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ...arrays.library import Array, Namespace, namespace, native_dtype
@@ -64,7 +62,6 @@ class StackRows(StackOp):
         return xp.stack([xp.asarray(r) for r in (items if self.first_on_top else items[::-1])])
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """The gradient's rows as a list."""
         return build(Spread(self.first_on_top), (out_grad,), kind=HandleNode)
 
 
@@ -88,7 +85,6 @@ class Collect(KeepsSpec, StackOp):
         return total
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """The gradient's rows as a list."""
         return build(Spread(self.first_on_top), (out_grad,), kind=HandleNode), None
 
 

@@ -5,8 +5,6 @@ use from outside is captured as further inputs. The outcome is a bundle of array
 `Output` takes one and `History` the list of what a node of the body was in each round.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -62,15 +60,15 @@ class While(StackOp):
         body: Sequence[Node],
         variables: Sequence[Node],
         parallel_iterations: int = KEPT_APART,
-    ) -> While:
+    ) -> "While":
         """Return a loop whose graphs are copies of these, with all from outside captured."""
         built = (min((v.id for v in variables), default=0), fresh_id())
         captured = outer_nodes([test, *body], variables)
         with outside():
             entrances = [placeholder_like(node, "captured") for node in captured]
-        known: dict[Node, Node] = dict(zip(captured, entrances, strict=True))
-        known.update((v, v) for v in variables)
-        test, *after = copy_nodes([test, *body], known)
+        copies: dict[Node, Node] = dict(zip(captured, entrances, strict=True))
+        copies.update((v, v) for v in variables)
+        test, *after = copy_nodes([test, *body], copies)
         loop = cls(test, after, variables, entrances, (), parallel_iterations)
         loop.captured, loop.built = captured, built
         return loop
@@ -174,7 +172,7 @@ def outer_nodes(fetches: Sequence[Node], variables: Sequence[Node]) -> tuple[Nod
         node = waiting.pop()
         if node in inside or node in outsiders:
             continue
-        outer = node.id < start or isinstance(node, Variable) or _taken_before(node, start)
+        outer = node.id < start or isinstance(node, Variable) or _is_taken_before(node, start)
         if outer and not isinstance(node, Constant) and not isinstance(node.op, Empty):
             outsiders[node] = None
             continue
@@ -184,7 +182,7 @@ def outer_nodes(fetches: Sequence[Node], variables: Sequence[Node]) -> tuple[Nod
     return tuple(node for node in outsiders if not (isinstance(node, Variable) and node in written))
 
 
-def _taken_before(node: Node, start: int) -> bool:
+def _is_taken_before(node: Node, start: int) -> bool:
     """Tell whether a node does nothing but take a value out of a loop built before `start`."""
     takes = isinstance(node.op, Output) and not node.control_inputs
     return takes and node.inputs[0].id < start

@@ -1,7 +1,5 @@
 """The arrays behind constants: of Python's numbers, of lists and of arrays."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Copies of a part of a graph over other inputs, and nodes that belong to no graph."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from ...op import Op

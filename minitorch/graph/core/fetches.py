@@ -3,8 +3,6 @@
 A node may be fetched that has one value a run; what is fed becomes an array of its node's dtype.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -223,11 +221,7 @@ def _convert(node: Node, value: object) -> Array:
 
 
 def _cast(array: Array, dtype: DType) -> Array:
-    """Return `array` as `dtype`.
-
-    Raises:
-        TypeError, ValueError: it is no array of numbers, or a number would become another one.
-    """
+    """Return `array` as `dtype`."""
     if array.dtype.kind == "c":
         raise TypeError(f"{array.dtype} would lose its imaginary part")
     if array.dtype.kind in "USMm" or (array.dtype.kind == "O" and None in array.ravel().tolist()):

@@ -1,7 +1,5 @@
 """Gradients as nodes: the reverse sweep, run once, while the graph is being built."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
@@ -14,7 +12,7 @@ from ...ops.shaping.broadcasting import expand_to
 from ...sweep import Rule, ancestors, count_uses, sweep
 from ...vjp import on_values
 from ..shapes.deferred import any_late, late, unknown
-from ..shapes.sizes import met_none
+from ..shapes.sizes import comes_of_none
 from .graph import add_location
 from .node import Constant, Node, convert
 from .order import list_needed
@@ -54,7 +52,7 @@ def gradients(
         try:
             grads = _sweep(seeds, sources, between, set(stops))
         except TypeError as error:
-            if not met_none(error, list_needed(roots, set())):
+            if not comes_of_none(error, list_needed(roots, set())):
                 raise
             return _later(roots, sources, arriving, stops)  # a rule computes with sizes
     return [grads.get(x) for x in sources]
@@ -156,5 +154,4 @@ class Identity(StopGradient):
     """The input itself, as a node of its own: a place to fetch, name or order."""
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """Return the gradient unchanged."""
         return out_grad

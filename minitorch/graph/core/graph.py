@@ -68,14 +68,14 @@ class Graph:
 
     def unique_name(self, base: str) -> str:
         """Return `base` in the present scope, with _1, _2, ... from its second use on."""
-        name = self.scoped(base)
+        name = self.with_scopes(base)
         count = self._counts.get(name, 0)
         self._counts[name] = count + 1
         if not count:
             return name
         return self.unique_name(f"{base}_{count}")
 
-    def scoped(self, base: str) -> str:
+    def with_scopes(self, base: str) -> str:
         """Return `base` behind the scopes that are open."""
         return "/".join([*self.scopes, base])
 

@@ -3,8 +3,6 @@
 A function that must see shapes is `once_known`: it waits for them if they are not known yet.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar

@@ -29,13 +29,7 @@ from ..shapes.static import StaticShape as StaticShape
 from ..shapes.static import UnknownShape as UnknownShape
 from ..shapes.static import as_static
 from .constants import constant_array, fill_shape
-from .graph import (
-    Graph,
-    add_location,
-    call_site,
-    get_default_graph,
-    innermost_session,
-)
+from .graph import Graph, add_location, call_site, get_default_graph, innermost_session
 
 if TYPE_CHECKING:
     from .fetches import Feeds
@@ -286,9 +280,6 @@ def _graph_of(op: Op, values: Sequence[object]) -> Graph:
     """Return the graph that `op` of these values belongs to: theirs, else the default one.
 
     What writes a variable belongs to the variable's.
-
-    Raises:
-        GraphError: they are of different graphs; names two nodes, their graphs and lines.
     """
     first: Node | None = None
     for value in (*getattr(op, "writes", ()), *values):

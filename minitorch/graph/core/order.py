@@ -5,8 +5,6 @@ leave most graphs as they were, or ask for one order several times: inside `keep
 made once, and a rewrite, which gives other fetches, asks for another by itself.
 """
 
-from __future__ import annotations
-
 import heapq
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

@@ -3,8 +3,6 @@
 May import: arrays, errors, graph, node, sizes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 
@@ -27,7 +25,7 @@ class Placeholder(Node):
 
     def __init__(self, dtype: DTypeLike, shape: object = None, name: str = "Placeholder") -> None:
         super().__init__(None, (), as_shape(shape), graph_dtype(dtype), name)
-        self.asked = self.graph.scoped(name)
+        self.asked = self.graph.with_scopes(name)
         self.inside = False
 
     @property

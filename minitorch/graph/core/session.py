@@ -1,7 +1,5 @@
 """Session: runs what is asked for, and nothing else, and keeps the variables in between."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
@@ -196,7 +194,7 @@ class Session:
     # A context manager
 
     @contextmanager
-    def as_default(self) -> Iterator[Session]:
+    def as_default(self) -> "Iterator[Session]":
         """Make this the default session inside the `with` block, and leave it open after it."""
         open_sessions().append(self)
         try:
@@ -204,7 +202,7 @@ class Session:
         finally:
             open_sessions().remove(self)
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> "Session":
         open_sessions().append(self)
         return self
 
@@ -231,12 +229,12 @@ def compile(node: object) -> Callable[..., Any]:
     flatten_fetches(node, get_default_graph(), leaves)
     session = Session(graph=leaves[0].graph if leaves else None, optimize=True)
     inputs = _by_name([n for n in list_needed(leaves, ()) if isinstance(n, Placeholder | Variable)])
-    known: dict[tuple[str, ...], list[Node]] = {}  # the nodes for arguments in an order seen before
+    orders: dict[tuple[str, ...], list[Node]] = {}  # the nodes for arguments, by orders seen before
 
     def function(**arrays: object) -> Any:
-        nodes = known.get(tuple(arrays))
+        nodes = orders.get(tuple(arrays))
         if nodes is None:
-            nodes = known[tuple(arrays)] = _inputs_by_name(arrays, inputs, session)
+            nodes = orders[tuple(arrays)] = _inputs_by_name(arrays, inputs, session)
         return session.run(node, dict(zip(nodes, arrays.values(), strict=True)))
 
     function.__doc__ = f"Compute it from {', '.join(inputs) or 'nothing'}."
@@ -253,11 +251,7 @@ def _by_name(nodes: Sequence[Placeholder | Variable]) -> dict[str, Node]:
 
 
 def _inputs_by_name(arrays: Iterable[str], inputs: dict[str, Node], session: Session) -> list[Node]:
-    """Return the inputs of these names; what is left out gets its initial value.
-
-    Raises:
-        GraphError: an argument is missing or unknown; lists the names.
-    """
+    """Return the inputs of these names; what is left out gets its initial value."""
     argument_of = {node.name: name for name, node in inputs.items()}
     names = [argument_of.get(name, name) for name in arrays]
     starts = {name: n.initializer for name, n in inputs.items() if isinstance(n, Variable)}

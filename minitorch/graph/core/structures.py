@@ -1,7 +1,5 @@
 """Structures of nodes, and of what becomes a node."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ runs it after every node that reads the old value. A read that must see a write 
 `control_dependencies`.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -85,7 +83,7 @@ class StateOp(Op):
 
     pure = False
     reads_inputs = reads_output = False
-    writes: tuple[Variable, ...] = ()
+    writes: "tuple[Variable, ...]" = ()
     ordered = True
     hands_on = False
     soon = False
@@ -116,14 +114,13 @@ class StateOp(Op):
 class Read(KeepsSpec, StateOp):
     """The value of a variable at this point of the run."""
 
-    def __init__(self, variable: Variable) -> None:
+    def __init__(self, variable: "Variable") -> None:
         self.variable = variable
 
     def run(self, state: State, *arrays: Array) -> Array:
         return self.variable.value_in(state)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """Return the gradient unchanged, for the variable."""
         return out_grad
 
 
@@ -154,7 +151,7 @@ class Variable(Node):
             start = _initial(initial_value, dtype)
             shape = UNKNOWN if start is None else start.shape
             super().__init__(None, (), shape, _dtype(start, dtype), name or "Variable")
-            self.asked = self.graph.scoped(name or "Variable")
+            self.asked = self.graph.with_scopes(name or "Variable")
             self.trainable = trainable
             self.initial_value = start
             self.initializer = None if start is None else label(assign(self, start), "init")
@@ -279,7 +276,6 @@ class Assign(StateOp):
         return new
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the variable's spec."""
         shape = self.variable.shape
         return Spec(specs[0].shape if isinstance(shape, UnknownShape) else shape, specs[0].dtype)
 

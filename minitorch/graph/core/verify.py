@@ -3,8 +3,6 @@
 What is inside a loop is checked as well, once for each loop: loops never change.
 """
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Collection, Iterable, Sequence
 

@@ -9,8 +9,6 @@ same answers everywhere.
 Source: measured operator costs as in Jia et al., TASO, SOSP 2019, section 5.2.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -131,7 +129,7 @@ class Machine:
 
     # Measurements
 
-    def _once(self, key: object, measure: Callable[[], T]) -> T:
+    def _once(self, key: object, measure: "Callable[[], T]") -> "T":
         if key not in self._known:
             self._known[key] = measure()
         value: T = self._known[key]

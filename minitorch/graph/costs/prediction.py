@@ -3,8 +3,6 @@
 What no formula describes (a convolution, a pooling, an optimizer's step) counts as its bytes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -31,7 +29,7 @@ FRESH = 2**21  # bytes from which on a new array is new memory, and not what was
 ROUNDS = 10  # of a loop whose number of rounds depends on what is fed
 
 
-def predicted_s(fetches: Sequence[Node], fed: Collection[Node]) -> float:
+def predict_s(fetches: Sequence[Node], fed: Collection[Node]) -> float:
     """Return the seconds that the machine's cost model gives a run of `fetches`.
 
     A loop counts as often as it goes round, or `ROUNDS` times where that is not known; 64 stands
@@ -80,9 +78,9 @@ def _beginning_s(node: Node, op: Fused, by_kernel: bool) -> float:
 def _loop_s(node: Node) -> float:
     """Return the predicted seconds of a loop; sizes inside are those that are known anyway."""
     loop: While = node.op
-    test = predicted_s([loop.test], loop.placeholders)
-    body = predicted_s([*loop.body, *loop.saved], loop.placeholders)
-    rounds = known_rounds(node)
+    test = predict_s([loop.test], loop.placeholders)
+    body = predict_s([*loop.body, *loop.saved], loop.placeholders)
+    rounds = count_rounds(node)
     rounds = ROUNDS if rounds is None else rounds
     handed_on = (len(loop.variables) + len(loop.saved)) * machine().call_s
     return (rounds + 1) * test + rounds * (body + handed_on)
@@ -100,7 +98,7 @@ SMALL = 64  # bytes of a constant that may be a counter, or its bound
 MOST = 256  # rounds that are counted
 
 
-def known_rounds(node: Node, most: int = MOST) -> int | None:
+def count_rounds(node: Node, most: int = MOST) -> int | None:
     """Return how many rounds the loop `node` runs, or `most` if more; None if that is not known.
 
     The variables that decide are followed from their first values, by their own operators.
@@ -116,10 +114,10 @@ def known_rounds(node: Node, most: int = MOST) -> int | None:
     sources = dict(zip(loop.given, node.inputs, strict=True))
     if not all(_is_small(sources[p]) for p in used):
         return None
-    known = {p: sources[p].value for p in loop.entrances if p in used}
+    constants = {p: sources[p].value for p in loop.entrances if p in used}
     now = {loop.variables[i]: node.inputs[i].value for i in deciding}
     try:
-        return _count_rounds(loop, order, deciding, known, now, most)
+        return _count_rounds(loop, order, deciding, constants, now, most)
     except (MinitorchError, ArithmeticError, ValueError, TypeError):
         return None
 
@@ -128,12 +126,12 @@ def _count_rounds(
     loop: While,
     order: Sequence[Node],
     deciding: Sequence[int],
-    known: dict[Node, Array],
+    constants: dict[Node, Array],
     now: dict[Node, Array],
     most: int,
 ) -> int:
     for done in range(most):
-        values = {**known, **now}
+        values = {**constants, **now}
         with np.errstate(all="ignore"):
             for node in order:
                 values[node] = _value(node, values)

@@ -12,8 +12,6 @@ Source: Jia et al., TASO: Optimizing Deep Learning Computation with Automatic Ge
 Substitutions, SOSP 2019.
 """
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -170,7 +168,7 @@ class Rule:
         return f"{left} = {right}"
 
     @property
-    def reverse(self) -> Rule:
+    def reverse(self) -> "Rule":
         """The rule read from right to left."""
         return Rule(self.after, self.before)
 
@@ -316,8 +314,8 @@ def follows(rule: Rule, from_rules: Sequence[Rule]) -> bool:
     seen, waiting = {start}, [start]
     while waiting and len(seen) < REACH:
         term = waiting.pop(0)
-        for known in from_rules:
-            for way in (known, known.reverse):
+        for base in from_rules:
+            for way in (base, base.reverse):
                 for other in rewrites(term, way.before[0], way.after[0]):
                     if other == end:
                         return True

@@ -5,8 +5,6 @@ function, one node a line, and compiled. What is left at run time is the arithme
 fails is found again by its number, which is how an error names its node.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from types import CodeType
 from typing import Any, Protocol

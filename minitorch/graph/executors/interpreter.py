@@ -1,7 +1,5 @@
 """The interpreter: node by node in order, every value kept; what the other executors must equal."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What to say of a node that failed: its operator's own complaint, with its name and its line."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,7 +43,7 @@ def complaint(node: Node, specs: Sequence[Spec]) -> MinitorchError | None:
     try:
         node.op.infer(*specs)
     except MinitorchError as error:
-        origin = node.op.blamed(*specs) if isinstance(node.op, FusedSequence) else None
+        origin = node.op.find_culprit(*specs) if isinstance(node.op, FusedSequence) else None
         name, place = origin or (node.name, node.built_at)
         return add_location(error, place, name)
     return None

@@ -1,7 +1,5 @@
 """The ways of running a graph, by name; all give the same values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 

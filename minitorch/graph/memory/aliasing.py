@@ -7,8 +7,6 @@ again. The values are the same: nothing moves past a node that shares memory wit
 or past an effect that is no write.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from ...op import Op

@@ -1,7 +1,5 @@
 """When the memory of each value is needed, for passes that shorten that."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ Source: greedy by size, Pisarchyk & Lee, Efficient Memory Management for Deep Ne
 2020; best fit for very many.
 """
 
-from __future__ import annotations
-
 import bisect
 import heapq
 from collections.abc import Sequence

@@ -14,8 +14,6 @@ Source: greedy by size, Pisarchyk & Lee, Efficient Memory Management for Deep Ne
 2020.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -65,7 +63,7 @@ class MemoryPlan:
     in_place: tuple[Node, ...]
     order: tuple[Node, ...]
     home: dict[Node, Node]
-    loops: dict[Node, LoopPlan] = field(default_factory=dict)
+    loops: "dict[Node, LoopPlan]" = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -144,22 +142,22 @@ def loop_plan(node: Node, lists: Collection[int], sizes: dict[Node, tuple[int, .
     """
     loop: While = node.op
     source_of = dict(zip(loop.given, node.inputs, strict=True))
-    known = {p: _size(source, sizes) for p, source in source_of.items()}
+    outer = {p: _size(source, sizes) for p, source in source_of.items()}
     ends = [*loop.body, *(loop.saved[k] for k in sorted(lists))]
-    inside = sizes_of(schedule([loop.test, *ends], set(source_of)), known)
+    inside = sizes_of(schedule([loop.test, *ends], set(source_of)), outer)
     for variable, end in zip(loop.variables, loop.body, strict=True):
         if (
             not isinstance(variable, HandleNode)
-            and inside.get(end, known[variable]) != known[variable]
+            and inside.get(end, outer[variable]) != outer[variable]
         ):
             raise end.error(
-                f"memory_plan: a variable of loop {node.name!r} is {known[variable]} at first and "
+                f"memory_plan: a variable of loop {node.name!r} is {outer[variable]} at first and "
                 f"{inside[end]} after a round, expected one size. A loop whose values grow cannot "
                 "be planned."
             )
     test = memory_plan([loop.test], set(source_of), inside)
     body = memory_plan(ends, set(source_of), inside)
-    places, used = _places(loop, known)
+    places, used = _places(loop, outer)
     # a round's results may look into variables' memory, other than each at its own
     pairs, variables = zip(loop.variables, loop.body, strict=True), set(loop.variables)
     swaps = any(end is not v and body.home.get(end, end) in variables for v, end in pairs)
@@ -172,7 +170,7 @@ def loop_plan(node: Node, lists: Collection[int], sizes: dict[Node, tuple[int, .
 
 
 def _places(
-    loop: While, known: dict[Node, tuple[int, ...]]
+    loop: While, sizes: dict[Node, tuple[int, ...]]
 ) -> tuple[tuple[tuple[int, tuple[int, ...]] | None, ...], int]:
     """Return where each variable's value stands, and where the last one ends."""
     places: list[tuple[int, tuple[int, ...]] | None] = []
@@ -181,8 +179,8 @@ def _places(
         if isinstance(variable, HandleNode):
             places.append(None)
             continue
-        places.append((end, known[variable]))
-        end += _bytes(variable, known)
+        places.append((end, sizes[variable]))
+        end += _bytes(variable, sizes)
         end += -end % ALIGNMENT
     return tuple(places), end
 

@@ -1,7 +1,5 @@
 """Recurrent networks: a cell over sequences, by a loop or unrolled, under TensorFlow's names."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ Sources: Elman, Cognitive Science 14(2), 1990; Hochreiter & Schmidhuber, Neural 
 1997, with the forget gate of Gers et al.; Cho et al., EMNLP 2014.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -158,7 +156,6 @@ class GRUCell(BasicRNNCell):
             self.kernel, self.bias = _weights((n, self.units), dtype)
 
     def call(self, inputs: Node, state: Any) -> tuple[Node, State]:
-        """Return h' twice."""
         gates = sigmoid(_affine([inputs, state], self.gate_kernel, self.gate_bias))
         r, u = split(gates, 2, axis=1)
         candidate = self.activation(_affine([inputs, r * state], self.kernel, self.bias))

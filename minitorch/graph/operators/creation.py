@@ -1,13 +1,11 @@
 """Values that begin a graph: constants, zeros, ones, counts; under TensorFlow's names."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...arrays.library import DType, DTypeLike, get_default_dtype, graph_dtype, int32
-from ...arrays.shapes import known
+from ...arrays.shapes import is_known
 from ...errors import GraphError
 from ...exports import own_names
 from ...ops.elementwise import unary as elementwise
@@ -76,7 +74,7 @@ def ones_like(tensor: object, dtype: DTypeLike = None, name: str | None = None) 
 def _like(tensor: object, value: int, dtype: DTypeLike, name: str | None) -> Node:
     node = convert(tensor)
     kind = node.dtype if dtype is None else graph_dtype(dtype)
-    if not isinstance(node.shape, UnknownShape) and known(node.shape):
+    if not isinstance(node.shape, UnknownShape) and is_known(node.shape):
         return Constant(np.full(tuple(node.shape), value, kind), name=name or "like")
     if isinstance(node.shape, UnknownShape):
         make = elementwise.ones_like if value else elementwise.zeros_like
@@ -97,11 +95,7 @@ def range(
 
 
 def _sizes(shape: object) -> tuple[int, ...]:
-    """Return a shape as sizes; one number is one axis.
-
-    Raises:
-        GraphError: a size is not known.
-    """
+    """Return a shape as sizes; one number is one axis."""
     sizes = as_static([shape] if isinstance(shape, int | np.integer) else shape)
     if not sizes.is_fully_defined():
         raise GraphError(f"shape: got {shape}, expected every size. Use tf.shape for the others.")

@@ -1,7 +1,5 @@
 """Softmax and the cross-entropies under TensorFlow's names, along any axis."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from ...ops.elementwise.casting import cast_to

@@ -1,7 +1,5 @@
 """Elementwise functions under TensorFlow's names: a table, name by name, of the operators below."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +8,7 @@ from ...exports import own_names
 from ...op import apply
 from ...ops.elementwise import activation, binary, logic, pointwise
 from ...ops.elementwise import unary as unary
-from ...ops.elementwise.rows import ROWS, Binary, named
+from ...ops.elementwise.rows import ROWS, Binary, name_after_row
 from ...ops.shaping.joining import stack
 from ...ops.shaping.movement import insert_axes
 from ..core.naming import locates_errors, rename
@@ -53,7 +51,7 @@ def _taking_ties(name: str, wins: Callable[[Any, Any], Any]) -> Callable[[Any, A
         (lambda g, a, b, y: g * wins(a, b), lambda g, a, b, y: g * ~wins(a, b)),
         reads="x",
     )
-    return named(lambda x, y: apply(op, x, y), name, f"{row.name} of two.", op)
+    return name_after_row(lambda x, y: apply(op, x, y), name, f"{row.name} of two.", op)
 
 
 abs = _of_one(unary.abs, "abs")

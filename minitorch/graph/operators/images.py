@@ -4,8 +4,6 @@ Legend: N batch, H height, W width, C channels in, O channels out.
 The arithmetic is that of PyTorch's layout (N, C, H, W); the axes are moved before and after.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,14 +37,14 @@ def on_images(
             "images."
         )
 
-    def whole(known: Node, *others: Node) -> Node:
-        y_NCHW = compute(movement.permute(known, *TO_FRONT), *others)
+    def whole(image: Node, *others: Node) -> Node:
+        y_NCHW = compute(movement.permute(image, *TO_FRONT), *others)
         result: Node = movement.permute(y_NCHW, *TO_BACK)
         return result
 
     if unknown(x):
-        known = (None, None, None, channels)
-        return late(whole, (x, *more), x.dtype, known)  # type: ignore[no-any-return]
+        shape_known = (None, None, None, channels)
+        return late(whole, (x, *more), x.dtype, shape_known)  # type: ignore[no-any-return]
     try:
         return whole(x, *more)
     except TypeError as error:
@@ -79,10 +77,10 @@ def add_border(
         raise GraphError(f"{where}: got padding {padding!r}, expected 'VALID' or 'SAME'.")
     widths: list[int] = []
     sizes = tuple(x_NCHW.shape)[2:]
-    for known, width, step in reversed(list(zip(sizes, window, steps, strict=True))):
+    for size, width, step in reversed(list(zip(sizes, window, steps, strict=True))):
         total = width - 1  # whatever the size, where windows are one apart
         if step > 1:
-            total = max((-(-known // step) - 1) * step + width - known, 0)
+            total = max((-(-size // step) - 1) * step + width - size, 0)
         widths += [total // 2, total - total // 2]
     return borders.pad(x_NCHW, widths, value=value) if any(widths) else x_NCHW
 

@@ -1,7 +1,5 @@
 """Products and reductions under TensorFlow's names."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any

@@ -4,8 +4,6 @@ With a seed (of the node, or of the graph by `set_random_seed`) every new sessio
 sequence; two nodes of one graph differ.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -45,7 +43,6 @@ class Random(Flat, StateOp):
         self.shape, self.dtype, self.seed = shape, dtype, seed
 
     def run(self, state: State, *arrays: Array) -> Array:
-        """Draw from this node's generator in the session."""
         draw = state.generator(self, self.seed)
         shape = tuple(arrays[0].shape) if arrays else self.shape
         array = getattr(self, f"_{self.name}")(draw, shape)

@@ -1,7 +1,5 @@
 """Nodes rearranged, joined, cut, made: under TensorFlow's names."""
 
-from __future__ import annotations
-
 import builtins
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -174,8 +172,8 @@ def _equal_pieces(node: Node, count: int, axis: int) -> list[Node]:
 def _one_for_each_axis(op: str, what: str, entries: Any, node: Node) -> None:
     """Raise unless `entries`, where its length is known, has an entry for each axis of `node`."""
     if isinstance(entries, Node):
-        known = not isinstance(entries.shape, UnknownShape) and len(entries.shape) > 0
-        count = entries.shape[0] if known else None
+        has_length = not isinstance(entries.shape, UnknownShape) and len(entries.shape) > 0
+        count = entries.shape[0] if has_length else None
     else:
         count = len(entries) if isinstance(entries, Sequence | np.ndarray) else None
     if count is not None and count != len(node.shape):

@@ -7,8 +7,6 @@ TensorFlow's own: x + 0 is x, though it would make 0.0 of -0.0. What is dropped 
 not be what the result dies of.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
@@ -23,20 +21,20 @@ from ..core.node import Constant, Node, UnknownShape
 from ..core.order import schedule
 from ..memory.aliasing import SHAPED
 from .placed import PlaceEach, sum_of_placed
-from .rewrite import rebuilt, rewrite, simple
+from .rewrite import rebuild, rewrite, simple
 
 Simplify = Callable[..., Node | None]
 
 
 def algebra(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches simplified until no rule applies any more."""
-    known: dict[Node, Deadness] = {}
+    deadness: dict[Node, Deadness] = {}
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if node.op is None or any(source in fed for source in inputs):
             return None
         if isinstance(node.op, SHAPED) and not all(
-            die_first(node.inputs[:1], source, known) for source in node.inputs[1:]
+            die_first(node.inputs[:1], source, deadness) for source in node.inputs[1:]
         ):
             return None
         for simplify in _rules_of(node):
@@ -47,7 +45,7 @@ def algebra(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
 
     for _ in range(ROUNDS):
         order = schedule(fetches, fed)
-        known = deadness_of(order, fed)
+        deadness = deadness_of(order, fed)
         after = rewrite(fetches, rule, fed, at=set(filter(_has_rules, order)))
         if all(a is b for a, b in zip(after, fetches, strict=True)):
             break
@@ -86,19 +84,19 @@ def _of(node: Node, name: str) -> tuple[Node, ...] | None:
 
 
 def _add(a: Node, b: Node) -> Node:
-    return rebuilt(operator_of(binary.add), a, b)
+    return rebuild(operator_of(binary.add), a, b)
 
 
 def _sub(a: Node, b: Node) -> Node:
-    return rebuilt(operator_of(binary.sub), a, b)
+    return rebuild(operator_of(binary.sub), a, b)
 
 
 def _mul(a: Node, b: Node) -> Node:
-    return rebuilt(operator_of(binary.mul), a, b)
+    return rebuild(operator_of(binary.mul), a, b)
 
 
 def _neg(x: Node) -> Node:
-    return rebuilt(operator_of(elementwise.neg), x)
+    return rebuild(operator_of(elementwise.neg), x)
 
 
 def _factors_meet(node: Node, a: Node, b: Node) -> Node | None:
@@ -130,7 +128,7 @@ def _power(node: Node, x: Node, exponent: Node | None = None) -> Node | None:
         is_one, is_two = _is(exponent, 1.0), _is(exponent, 2.0)
     if is_one:
         return x
-    return rebuilt(operator_of(elementwise.square), x) if is_two else None
+    return rebuild(operator_of(elementwise.square), x) if is_two else None
 
 
 def _permute(node: Node, x: Node) -> Node | None:
@@ -138,10 +136,10 @@ def _permute(node: Node, x: Node) -> Node | None:
     if tuple(dims) == tuple(range(len(dims))):
         return x
     if simple(x) and isinstance(x.op, Permute):
-        return rebuilt(Permute(tuple(x.op.dims[d] for d in dims)), x.inputs[0])
+        return rebuild(Permute(tuple(x.op.dims[d] for d in dims)), x.inputs[0])
     if simple(x) and isinstance(x.op, PlaceEach) and not x.op.order:
-        return rebuilt(
-            Permute(dims), rebuilt(PlaceEach(x.op.patterns, x.op.shape, dims), *x.inputs)
+        return rebuild(
+            Permute(dims), rebuild(PlaceEach(x.op.patterns, x.op.shape, dims), *x.inputs)
         )
     return None
 
@@ -152,7 +150,7 @@ def _reshape(node: Node, x: Node, *like: Node) -> Node | None:
     if tuple(x.shape) == tuple(node.shape) and None not in x.shape:
         return x
     if simple(x) and isinstance(x.op, Reshape) and len(x.inputs) == 1:
-        return rebuilt(node.op, x.inputs[0])
+        return rebuild(node.op, x.inputs[0])
     return None
 
 
@@ -171,7 +169,7 @@ def _over_leading_axes(node: Node, x: Node, *like: Node) -> Node | None:
         return None
     if tuple(x.shape[lead:]) != tuple(node.shape):
         return None
-    return rebuilt(Sum(tuple(range(lead)), False), x)
+    return rebuild(Sum(tuple(range(lead)), False), x)
 
 
 RULES: dict[str, Sequence[Simplify]] = {
@@ -202,14 +200,14 @@ RULES: dict[str, Sequence[Simplify]] = {
         # an integer's square wraps, and may be negative
         lambda node, x: x if _of(x, "abs") or (x.dtype.kind == "f" and _of(x, "square")) else None,
         lambda node, x: (
-            rebuilt(node.op, i[0]) if x.dtype.kind != "u" and (i := _of(x, "neg")) else None
+            rebuild(node.op, i[0]) if x.dtype.kind != "u" and (i := _of(x, "neg")) else None
         ),
     ],
     "maximum": [lambda node, a, b: a if a is b else None],
     "minimum": [lambda node, a, b: a if a is b else None],
     "relu": [lambda node, x: x if _of(x, "relu") else None],
     "square": [
-        lambda node, x: rebuilt(node.op, i[0]) if (i := _of(x, "neg") or _of(x, "abs")) else None
+        lambda node, x: rebuild(node.op, i[0]) if (i := _of(x, "neg") or _of(x, "abs")) else None
     ],
     "pow": [_power],
     "Permute": [_permute],

@@ -1,7 +1,5 @@
 """Common subexpressions: equal operators of equal inputs are one node."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from ...op import Op

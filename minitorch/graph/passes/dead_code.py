@@ -8,8 +8,6 @@ branch's predicate when one of its inputs came through the same Switch; nor need
 is there on either side.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 
 from ..control.cond import Merge, MergeIndex, Switch
@@ -17,7 +15,7 @@ from ..control.liveness import deadness_of, is_spared, may_kill, maybe_dead, mer
 from ..core.gradients import Identity
 from ..core.node import Constant, Node
 from ..core.order import before_each, schedule, select_ordered
-from .rewrite import may_change, over, rebuilt, replace_nodes, rewrite
+from .rewrite import may_change, over, rebuild, replace_nodes, rewrite
 
 
 def dead_code(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
@@ -30,7 +28,7 @@ def _pivots(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     order = schedule(fetches, fed)
     if not any(node.control_inputs for node in order):
         return list(fetches)
-    known, idle = deadness_of(order, fed), _idle(order, fed)
+    deadness, idle = deadness_of(order, fed), _idle(order, fed)
     new: dict[Node, Node] = {}
     for node in order:
         if not node.control_inputs and new.keys().isdisjoint(node.inputs):
@@ -38,7 +36,7 @@ def _pivots(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
         if node in fed or not may_change(node):
             continue
         inputs = replace_nodes(node.inputs, new)
-        waits = [s for s in node.control_inputs if not is_spared(node, s, known)]
+        waits = [s for s in node.control_inputs if not is_spared(node, s, deadness)]
         if isinstance(node, Constant):
             waits = [s for s in waits if s not in idle]
         new[node] = over(node, inputs, tuple(new.get(s, s) for s in waits))
@@ -92,7 +90,7 @@ def _resolve_merge(node: Node, inputs: Sequence[Node], place: int) -> Node | Non
 
 def _after(value: Node, before: Node) -> Node:
     """Return `value` once `before` has run, dead when that is dead."""
-    return rebuilt(Identity(), value).with_inputs((value,), (before,))
+    return rebuild(Identity(), value).with_inputs((value,), (before,))
 
 
 def _never(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:

@@ -4,8 +4,6 @@ A loop captures what it uses from outside, except constants, which stay as they 
 that is fed is brought into the loops that use it, like anything else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -61,8 +59,8 @@ def fed_constants(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     """Return nodes of the same values whose loops take the constants among `fed` from outside."""
     constants = [node for node in fed if isinstance(node, Constant)]
 
-    def run(nodes: Sequence[Node], known: Collection[Node]) -> list[Node]:
-        return with_loops(each_loop(nodes, known, run), known, remade)
+    def run(nodes: Sequence[Node], fed: Collection[Node]) -> list[Node]:
+        return with_loops(each_loop(nodes, fed, run), fed, remade)
 
     def remade(node: Node, inputs: tuple[Node, ...], asked: Collection[Slot]) -> Remade | None:
         return _capture_constants(node, inputs, asked, constants)

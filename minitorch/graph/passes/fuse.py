@@ -6,8 +6,6 @@ else wants to see it. A group is computed by a kernel from the size on at which 
 model says that a kernel pays, else by NumPy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 from ...arrays.library import DType
@@ -23,7 +21,7 @@ from ..core.order import schedule
 from ..costs.machine import COMMON, machine
 from .fused import LARGE, Fused, FusedReduction, Origin
 from .lowering import Parts, Runs, names_of, program_of, runs_of
-from .rewrite import rebuilt, rewrite, simple
+from .rewrite import rebuild, rewrite, simple
 
 LONGEST = 48  # operators in a group: beyond, registers run out and compiling takes long
 FAR = 24  # steps: what was computed so long ago has left the nearest caches
@@ -100,10 +98,10 @@ def _would_wait(node: Node, users: Mapping[Node, Sequence[Node]]) -> bool:
 
 def _elementwise(node: Node) -> bool:
     if isinstance(node.op, Cast):
-        known = node.inputs[0].dtype.kind == "b" and node.dtype.kind == "f"
+        is_fusible = node.inputs[0].dtype.kind == "b" and node.dtype.kind == "f"
     else:
-        known = isinstance(node.op, Elementwise | Power)
-    return known and simple(node)
+        is_fusible = isinstance(node.op, Elementwise | Power)
+    return is_fusible and simple(node)
 
 
 def _reduces(node: Node) -> bool:
@@ -159,11 +157,11 @@ class _Group:
             fold = FusedReduction(
                 self.parts, dtypes, node.op, least, small=small, origins=self.origins
             )
-            return rebuilt(fold, *self.leaves)
+            return rebuild(fold, *self.leaves)
         wide = (i for i, leaf in enumerate(self.leaves) if leaf.shape == node.shape)
         widest = None if unknown else next(wide, None)
         op = Fused(self.parts, dtypes, least, widest=widest, small=small, origins=self.origins)
-        return rebuilt(op, *self.leaves)
+        return rebuild(op, *self.leaves)
 
     def _runs(self, whole: tuple[int | None, ...], folded: int) -> Runs | None:
         """Return the runs of the group, where the shapes of all its inputs are known."""

@@ -6,8 +6,6 @@ kernel, which reads each input once and writes nothing in between. The pass deci
 elements on the kernel pays.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 from collections import Counter
@@ -52,16 +50,16 @@ class FusedSequence(Op):
 
     def infer(self, *specs: Spec) -> Spec:
         results: list[Spec] = []
-        known: dict[object, Spec] = {}  # many parts are one operator on inputs of one type
+        spec_of: dict[object, Spec] = {}  # many parts are one operator on inputs of one type
         for op, operands in self.parts:
             inputs = [results[-1 - i] if i < 0 else specs[i] for i in operands]
             key = (id(op), *inputs)
-            if key not in known:
-                known[key] = op.infer(*inputs)
-            results.append(known[key])
+            if key not in spec_of:
+                spec_of[key] = op.infer(*inputs)
+            results.append(spec_of[key])
         return results[-1]
 
-    def blamed(self, *specs: Spec) -> Origin | None:
+    def find_culprit(self, *specs: Spec) -> Origin | None:
         """Return the node, as it was before fusion, that cannot take inputs of these specs."""
         inner: list[Spec] = []
         for (op, operands), origin in zip(self.parts, self.origins, strict=False):
@@ -71,7 +69,7 @@ class FusedSequence(Op):
                 return origin
         return None
 
-    def unfused(self, *inputs: Node) -> Any:
+    def unfuse(self, *inputs: Node) -> Any:
         """Return the parts as they were, over these nodes."""
         values: list[Node] = []
         for op, operands in self.parts:
@@ -81,7 +79,7 @@ class FusedSequence(Op):
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """Differentiate the parts as they were, rebuilt over the same inputs."""
         inputs = list(node.inputs)  # one may be computed from another, which is not ours to follow
-        return tuple(gradients(self.unfused(*inputs), inputs, out_grad, stop_gradients=inputs))
+        return tuple(gradients(self.unfuse(*inputs), inputs, out_grad, stop_gradients=inputs))
 
     def attributes(self) -> dict[str, object]:
         return {"parts": self.parts}
@@ -228,9 +226,9 @@ class FusedReduction(Fused):
     def infer(self, *specs: Spec) -> Spec:
         return self.reduction.infer(super().infer(*specs))
 
-    def unfused(self, *inputs: Node) -> Any:
+    def unfuse(self, *inputs: Node) -> Any:
         """Return the parts and the reduction as they were, over these nodes."""
-        return self.reduction(super().unfused(*inputs))
+        return self.reduction(super().unfuse(*inputs))
 
     def attributes(self) -> dict[str, object]:
         return {"parts": self.parts, "reduction": self.reduction}

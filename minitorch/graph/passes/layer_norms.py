@@ -4,8 +4,6 @@ As rules write them they are five operators, each of which reads what came in an
 standardized again. One operator gives them one behind another, and slices of it are what they were.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from ...compile import engine
@@ -15,7 +13,7 @@ from ...ops.shaping.indexing import Slice
 from ...ops.shaping.movement import Reshape
 from ..core.node import Node, UnknownShape
 from ..core.order import schedule
-from .rewrite import rebuilt, rewrite, simple
+from .rewrite import rebuild, rewrite, simple
 
 Norm = tuple[Node, Node, Node]
 """A gradient that comes in, what was standardized, and the weight."""
@@ -38,7 +36,7 @@ def layer_norms(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Nod
 
     def together(g: Node, x: Node, weight: Node, eps: float) -> Node:
         if (g, x, weight) not in gradients:
-            gradients[g, x, weight] = rebuilt(LayerNormGradients(eps), g, x, weight)
+            gradients[g, x, weight] = rebuild(LayerNormGradients(eps), g, x, weight)
             by_arriving.setdefault(g, gradients[g, x, weight])
         return gradients[g, x, weight]
 
@@ -107,6 +105,6 @@ def _slice(together: Node, place: int, like: Node) -> Node:
     whole = int(together.shape[0]) - 2 * n
     if place:
         start = whole + (place - 1) * n
-        return rebuilt(Slice((slice(start, start + n),)), together)
+        return rebuild(Slice((slice(start, start + n),)), together)
     shape = tuple(int(size) for size in like.shape)
-    return rebuilt(Reshape(shape), rebuilt(Slice((slice(0, whole),)), together))
+    return rebuild(Reshape(shape), rebuild(Slice((slice(0, whole),)), together))

@@ -8,8 +8,6 @@ loops count from constants. Inner loops come first, so that a product can leave 
 Source: Aho, Lam, Sethi & Ullman, Compilers, section 9.5.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from ...ops.elementwise.casting import Cast
@@ -27,7 +25,7 @@ from ..core.copying import copy_nodes
 from ..core.node import Constant, Node, UnknownShape
 from ..core.order import list_needed, schedule
 from ..costs.machine import machine
-from ..costs.prediction import known_rounds, node_s
+from ..costs.prediction import count_rounds, node_s
 from .fused import FusedSequence
 from .loops import Remade, capture, each_loop, number_kept_lists, with_loops
 from .rewrite import simple
@@ -57,7 +55,7 @@ def _find_invariants(node: Node, saved: Sequence[Node]) -> list[Node]:
     loop: While = node.op
     placeholders, ends = loop.placeholders, [loop.test, *loop.body, *saved]
     tried = set(list_needed([loop.test], placeholders))
-    certain = bool(known_rounds(node, most=1))
+    certain = bool(count_rounds(node, most=1))
     same = set(loop.entrances)
     pays: set[Node] = set()
     for inner in schedule(ends, placeholders):

@@ -5,8 +5,6 @@ and constant is a constant inside, where other passes fold it. A variable that d
 not asked for and has no effect is dropped, with all that was computed for it alone.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Collection, Sequence
 
@@ -22,10 +20,10 @@ from .loops import Remade, number_kept_lists, with_loops
 
 def loop_values(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches with loops that carry and compute no more than is of use."""
-    known = functools.cache(lambda: deadness_of(schedule(fetches, fed), fed))  # most have no loop
+    deaths = functools.cache(lambda: deadness_of(schedule(fetches, fed), fed))  # most have no loop
 
     def remade(node: Node, inputs: tuple[Node, ...], asked: Collection[Slot]) -> Remade | None:
-        return _Slimmer(node, inputs, asked, fed).remade(known())
+        return _Slimmer(node, inputs, asked, fed).remake(deaths())
 
     return with_loops(fetches, fed, remade)
 
@@ -39,7 +37,7 @@ class _Slimmer:
         self.node, self.inputs, self.asked, self.fed = node, inputs, asked, fed
         self.loop: While = node.op
 
-    def remade(self, known: dict[Node, Deadness]) -> Remade | None:
+    def remake(self, deaths: dict[Node, Deadness]) -> Remade | None:
         """Return the loop without what it need not carry; None if that is nothing."""
         loop, count = self.loop, len(self.loop.variables)
         places, saved = number_kept_lists(loop, self.asked)
@@ -64,10 +62,10 @@ class _Slimmer:
         variables = [loop.variables[i] for i in carried]
         slim = While(test, body, variables, [*captured], ends, loop.parallel_iterations)
         slots: dict[Slot, Slot] = {("out", i): ("out", at) for at, i in enumerate(carried)}
-        return self._with_inputs(slim, [*carried, *captured.values()], {**slots, **places}, known)
+        return self._with_inputs(slim, [*carried, *captured.values()], {**slots, **places}, deaths)
 
     def _with_inputs(
-        self, made: While, taken: list[int], slots: dict[Slot, Slot], known: dict[Node, Deadness]
+        self, slim: While, taken: list[int], slots: dict[Slot, Slot], deaths: dict[Node, Deadness]
     ) -> Remade:
         """Return the loop over these of the inputs; it still dies of the others."""
         old = self.node.inputs
@@ -75,9 +73,9 @@ class _Slimmer:
         waits = [
             self.inputs[i]
             for i, source in enumerate(old)
-            if i not in taken and not die_first(left, source, known)
+            if i not in taken and not die_first(left, source, deaths)
         ]
-        return Remade(made, tuple(self.inputs[i] for i in taken), slots, tuple(waits))
+        return Remade(slim, tuple(self.inputs[i] for i in taken), slots, tuple(waits))
 
     def _find_needed(self, saved: Sequence[Node]) -> list[int]:
         """Return the variables that matter, by number; one at least."""

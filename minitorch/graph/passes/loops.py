@@ -4,8 +4,6 @@ A loop that changes becomes another one, since nodes and operators never do; wha
 of it then asks the other one. A loop made again keeps only the rounds that somebody asks for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 

@@ -6,8 +6,6 @@ of vectors costs it as much as dozens of elements; NumPy pays less for a row, bu
 operator that meets the vector.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -49,8 +47,8 @@ def row_of(op: Op) -> tuple[str, float]:
         return "power", float(op.exponent)
     if isinstance(op, Cast):
         return ("as_number" if op.dtype.name in ("float32", "float64") else ""), 0.0
-    known = ROWS.get(op.name) is op and op.name in KERNEL_ROWS
-    return (op.name if known else ""), 0.0
+    is_own_row = ROWS.get(op.name) is op and op.name in KERNEL_ROWS
+    return (op.name if is_own_row else ""), 0.0
 
 
 def names_of(parts: Parts) -> list[str]:

@@ -8,8 +8,6 @@ size that is not known, the batch, counts as 64.
 Source: Cormen et al., Introduction to Algorithms, section 14.2.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Collection, Sequence
@@ -18,7 +16,7 @@ from ...ops.products.linalg import MatMul
 from ..core.node import Node
 from ..core.order import schedule
 from ..costs.machine import machine
-from .rewrite import rebuilt, rewrite, simple, users_of
+from .rewrite import rebuild, rewrite, simple, users_of
 
 Split = dict[tuple[int, int], int]
 
@@ -81,7 +79,7 @@ def matmul_chain(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[No
         seconds = sum(machine().matmul_s(*sides, node.dtype) for sides in now)
         if _seconds(sizes, split, 0, len(factors) - 1, node) > ERROR * seconds:
             return None
-        multiply = functools.partial(rebuilt, MatMul())
+        multiply = functools.partial(rebuild, MatMul())
         return _product(multiply, factors, split, 0, len(factors) - 1)
 
     return rewrite(fetches, rule, fed)

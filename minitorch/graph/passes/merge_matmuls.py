@@ -7,8 +7,6 @@ memory in one run. So the machine's cost model decides, for each group by its si
 Source: Jia et al., TASO, SOSP 2019, Figure 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from itertools import takewhile
 
@@ -21,7 +19,7 @@ from ..core.node import Constant, Node
 from ..core.order import schedule
 from ..costs.machine import machine
 from .matmul_chain import size_of
-from .rewrite import rebuilt, rewrite, simple
+from .rewrite import rebuild, rewrite, simple
 
 GAIN = 0.95  # the one product must take this much less: a measurement is not more exact
 
@@ -37,7 +35,7 @@ def merge_matmuls(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[N
             return None
         first = group[0]
         if first not in merged:
-            merged[first] = rebuilt(MatMul(), inputs[0], _side_by_side(group))
+            merged[first] = rebuild(MatMul(), inputs[0], _side_by_side(group))
         before = takewhile(lambda other: other is not node, group)
         start = sum(int(other.shape[1]) for other in before)
         piece: Node = narrow(merged[first], 1, start, int(node.shape[1]))
@@ -83,7 +81,7 @@ def _side_by_side(group: Sequence[Node]) -> Node:
     weights = [node.inputs[1] for node in group]
     if all(isinstance(weight, Constant) for weight in weights):
         return Constant(np.concatenate([weight.value for weight in weights], axis=1))
-    return rebuilt(Cat(1), *weights)
+    return rebuild(Cat(1), *weights)
 
 
 def _fits(node: Node) -> bool:

@@ -1,7 +1,5 @@
 """`optimize`: the passes in order, each verified after it has run."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -23,6 +21,7 @@ from .loops import Pass, inside
 from .matmul_chain import matmul_chain
 from .merge_matmuls import merge_matmuls
 from .rematerialize import rematerialize
+from .rewrite import same_nodes
 from .shape_only import shape_only
 from .transposes import transposes
 
@@ -164,11 +163,6 @@ def verify_pass(
         verify(after, fed, name, checked)
         same_types(before, after, name)
     return after
-
-
-def same_nodes(a: Sequence[Node], b: Sequence[Node]) -> bool:
-    """Tell whether two lists have the same nodes: `==` of nodes is another node."""
-    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
 
 
 def count_nodes(fetches: object) -> int:

@@ -3,15 +3,13 @@
 Zeros are neither made nor added for each part.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from ...arrays.library import Array, Namespace, native_device_of
 from ...op import Gradients, Op, Spec
-from ...ops.shaping.indexing import PlaceAdd, taken
+from ...ops.shaping.indexing import PlaceAdd, take_pattern
 from ..core.node import Node
-from .rewrite import rebuilt, simple
+from .rewrite import rebuild, simple
 
 
 class PlaceEach(Op):
@@ -50,8 +48,7 @@ class PlaceEach(Op):
         return Spec(self.shape, specs[0].dtype)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """Return the picked elements of the gradient."""
-        return tuple(taken(out_grad, pattern, ()) for pattern in self.patterns)
+        return tuple(take_pattern(out_grad, pattern, ()) for pattern in self.patterns)
 
 
 def sum_of_placed(node: Node, a: Node, b: Node) -> Node | None:
@@ -70,4 +67,4 @@ def sum_of_placed(node: Node, a: Node, b: Node) -> Node | None:
         else:
             return None
     shape = tuple(int(n) for n in node.shape)
-    return rebuilt(PlaceEach(tuple(p for p, _ in parts), shape), *[x for _, x in parts])
+    return rebuild(PlaceEach(tuple(p for p, _ in parts), shape), *[x for _, x in parts])

@@ -9,8 +9,6 @@ Checkpointing by being Fusion Aware, MLSys 2023. They cut a graph at least cost;
 of values decide.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections.abc import Collection, Sequence

@@ -4,8 +4,6 @@ Nodes never change; a pass makes new ones where something differs and keeps the 
 and control inputs go over to the new nodes, so errors still name what the user wrote.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -56,7 +54,7 @@ def rewrite(
                 build_like(node)
                 instead = rule(node, inputs)
                 if instead is not None and control:
-                    instead = rebuilt(Identity(), instead).with_inputs((instead,), control)
+                    instead = rebuild(Identity(), instead).with_inputs((instead,), control)
             elif same:
                 continue
             after = over(node, inputs, control) if instead is None else instead
@@ -84,14 +82,14 @@ def over(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Nod
     """
     if inputs is node.inputs and control is node.control_inputs:
         return node
-    if _all_same(inputs, node.inputs) and _all_same(control, node.control_inputs):
+    if same_nodes(inputs, node.inputs) and same_nodes(control, node.control_inputs):
         return node
     copy = node.with_inputs(inputs, control)
     copy.id = node.id
     return copy
 
 
-def rebuilt(op: Op, *inputs: Node) -> Node:
+def rebuild(op: Op, *inputs: Node) -> Node:
     """Return a new node; for rules, inside `rewrite`."""
     return build(op, inputs)
 
@@ -140,5 +138,6 @@ def likenesses() -> Iterator[Callable[[Node], None]]:
         yield build_like
 
 
-def _all_same(a: Sequence[Node], b: Sequence[Node]) -> bool:
+def same_nodes(a: Sequence[Node], b: Sequence[Node]) -> bool:
+    """Tell whether two lists have the same nodes: `==` of nodes is another node."""
     return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))

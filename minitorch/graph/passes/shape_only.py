@@ -5,8 +5,6 @@ of a value of the forward pass. Where nobody reads the numbers of that value (a 
 fetched, say) its operator's `infer` gives the shape, and the numbers are never made.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Sequence
 
@@ -21,7 +19,7 @@ from ..core.order import schedule
 from ..costs.machine import machine
 from ..memory.plan import VIEWS
 from .matmul_chain import size_of
-from .rewrite import rebuilt, rewrite, simple
+from .rewrite import rebuild, rewrite, simple
 
 PRICE = 1e-5  # seconds: inferring a shape takes Python half of that
 
@@ -47,8 +45,8 @@ class ShapeOnly(Op):
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return one 0, stretched; the one of the last call, where the shapes are those."""
         looks = (xp, [(a.shape, a.dtype) for a in arrays])
-        known, zeros = self._last
-        if zeros is None or known != looks:
+        last_looks, zeros = self._last
+        if zeros is None or last_looks != looks:
             spec = self.infer(*[Spec(tuple(a.shape), dtype_of(a)) for a in arrays])
             zeros = xp.broadcast_to(xp.zeros((), dtype=native_dtype(xp, self.dtype)), spec.shape)
             self._last = (looks, zeros)
@@ -71,7 +69,7 @@ def shape_only(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if node not in looked_at:
             return None
-        return rebuilt(ShapeOnly(node.op, node.dtype), *inputs) if node.op is not None else None
+        return rebuild(ShapeOnly(node.op, node.dtype), *inputs) if node.op is not None else None
 
     return rewrite(fetches, rule, fed) if looked_at else list(fetches)
 

@@ -7,8 +7,6 @@ A rule applies where it does not make more transposes than it takes away; the wh
 when fewer are left than before.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 from ...ops.elementwise.pointwise import Power
@@ -18,7 +16,7 @@ from ...ops.reducing.reduction import Extreme, Mean, Reduction, Sum
 from ...ops.shaping.movement import Permute
 from ..core.node import Node, UnknownShape
 from ..core.order import list_needed, schedule
-from .rewrite import rebuilt, rewrite, simple, users_of
+from .rewrite import rebuild, rewrite, simple, users_of
 
 ROUNDS = 10  # each sinks every transpose by one operator at least
 
@@ -28,7 +26,7 @@ def transposes(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node
     before = best = list(fetches)
     fewest = _count(best, fed)
     for _ in range(ROUNDS if fewest else 0):
-        after = _sunk(before, fed)
+        after = _sink(before, fed)
         if all(a is b for a, b in zip(after, before, strict=True)):
             break
         before = after
@@ -42,7 +40,7 @@ def _count(fetches: Sequence[Node], fed: Collection[Node]) -> int:
     return sum(isinstance(node.op, Permute) for node in list_needed(fetches, fed))
 
 
-def _sunk(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
+def _sink(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     order = schedule(fetches, fed)
     uses = users_of(order, fetches)
     beside = {n for n in order if any(isinstance(s.op, Permute) for s in (n, *n.inputs))}
@@ -77,15 +75,15 @@ def _of_permute(dims: tuple[int, ...], x: Node) -> Node | None:
         return x
     inner = _transpose_order(x)
     if inner is not None:
-        return rebuilt(Permute(tuple(inner[d] for d in dims)), x.inputs[0])
+        return rebuild(Permute(tuple(inner[d] for d in dims)), x.inputs[0])
     if not simple(x) or not isinstance(x.op, MatMul) or dims != _swap(len(dims)):
         return None
     a, b = x.inputs
     left, right = (_transpose_order(s) == _swap(len(s.shape)) for s in (a, b))
     if left == right or len(a.shape) != len(b.shape):
         return None  # two are a transpose of a product; none would become two
-    swapped = rebuilt(Permute(dims), b) if left else b.inputs[0]
-    return rebuilt(MatMul(), swapped, a.inputs[0] if left else rebuilt(Permute(dims), a))
+    swapped = rebuild(Permute(dims), b) if left else b.inputs[0]
+    return rebuild(MatMul(), swapped, a.inputs[0] if left else rebuild(Permute(dims), a))
 
 
 def _swap(rank: int) -> tuple[int, ...]:
@@ -100,7 +98,7 @@ def _of_elementwise(node: Node, inputs: Sequence[Node]) -> Node | None:
     if dims is None or len(dims) != rank or node.op is None:
         return None
     inner = [s.inputs[0] if len(s.shape) else s for s in inputs]
-    return rebuilt(Permute(dims), rebuilt(node.op, *inner))
+    return rebuild(Permute(dims), rebuild(node.op, *inner))
 
 
 def _of_product(inputs: Sequence[Node]) -> Node | None:
@@ -111,7 +109,7 @@ def _of_product(inputs: Sequence[Node]) -> Node | None:
     swap = _swap(len(a.shape))
     if _transpose_order(a) != swap or _transpose_order(b) != swap:
         return None
-    return rebuilt(Permute(swap), rebuilt(MatMul(), b.inputs[0], a.inputs[0]))
+    return rebuild(Permute(swap), rebuild(MatMul(), b.inputs[0], a.inputs[0]))
 
 
 def _of_reduction(op: Reduction, x: Node) -> Node | None:
@@ -124,4 +122,4 @@ def _of_reduction(op: Reduction, x: Node) -> Node | None:
     if op.keepdim or left != sorted(left):
         return None
     other = Extreme(over, False, op.largest) if isinstance(op, Extreme) else type(op)(over, False)
-    return rebuilt(other, x.inputs[0])
+    return rebuild(other, x.inputs[0])

@@ -10,8 +10,6 @@ drew without a seed, for a variable that lives on one rank, do no harm. A single
 such as a learning rate, and must be the same.
 """
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, is_dataclass

@@ -5,8 +5,6 @@ off it; and a loop and all that is inside. A group goes where one of its members
 `device("...")`: a variable's word counts first, then that of the first node inside a loop.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
@@ -51,7 +49,7 @@ class Groups:
         nodes = list(dict.fromkeys([*order, *writers]))
         members = [node for node in nodes if not everywhere(node, fed)]
         for node in members:
-            for other in _colocated_with(node, fed):
+            for other in _find_colocated(node, fed):
                 self._parent[self.group(other)] = self.group(node)
         inside = [n for node in members for n in _inside(node)]
         self._obey([*inside, *members])
@@ -78,8 +76,8 @@ class Groups:
         """Return the rank of the device that `node` asks for."""
         name = node.device or ""
         number = re.search(r"/task:(\d+)(?=/|$)", name) or re.search(r"(\d+)$", name)
-        known = [key for key in self.ranks if name == key or name.startswith(f"{key}/")]
-        rank = self.ranks[max(known, key=len)] if known else int(number[1]) if number else -1
+        keys = [key for key in self.ranks if name == key or name.startswith(f"{key}/")]
+        rank = self.ranks[max(keys, key=len)] if keys else int(number[1]) if number else -1
         if not 0 <= rank < self.n_devices:
             raise node.error(
                 f"place: there is no device {name!r}: got {self.n_devices} ranks. End the name "
@@ -88,11 +86,7 @@ class Groups:
         return rank
 
     def _obey(self, nodes: Sequence[Node]) -> None:
-        """Put groups on the devices that the program names.
-
-        Raises:
-            GraphError: two variables that belong together are wanted on two devices.
-        """
+        """Put groups on the devices that the program names."""
         named: dict[Node, Node] = {}
         chosen = [node for node in nodes if node.device is not None]
         for node in sorted(chosen, key=_turn):
@@ -135,7 +129,7 @@ def _inside(node: Node) -> Iterator[Node]:
                 yield from _inside(inner)
 
 
-def _colocated_with(node: Node, fed: Collection[Node]) -> Iterator[Node]:
+def _find_colocated(node: Node, fed: Collection[Node]) -> Iterator[Node]:
     """Yield the nodes that are where `node` is."""
     yield from (variable for variable in variables_of(node) if variable not in fed)
     yield from _inside(node)

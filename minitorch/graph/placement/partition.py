@@ -10,8 +10,6 @@ predicate is sent there, and what crosses an edge of a branch that is not taken 
 so. A loop runs whole on one rank.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -5,8 +5,6 @@ by `device("...")`; the others follow their data. Feeds, placeholders and consta
 device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 from ...arrays.shapes import numel

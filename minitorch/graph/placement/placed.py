@@ -1,7 +1,5 @@
 """A session whose graph runs on several ranks, each its part, with messages in between."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 
 from ...arrays.library import Array
@@ -60,12 +58,11 @@ class PlacedSession(Session):
         self.ranks, self.devices = ranks, devices
         self.homes: dict[Node, int] = {}  # the rank of each variable, once it has one
 
-    def _step(self, leaves: list[Node], feeds: tuple[Node, ...]) -> PlacedRun:
+    def _step(self, leaves: list[Node], feeds: tuple[Node, ...]) -> "PlacedRun":
         return PlacedRun(self, leaves, feeds)
 
     @property
     def writes_files(self) -> bool:
-        """Whether this is the first rank."""
         return self.ranks.rank == 0
 
     def place(self, order: Sequence[Node], fed: Collection[Node] = ()) -> dict[Node, int]:

@@ -5,8 +5,6 @@ that is needed. A value that can be dead travels behind a flag: a dead token cro
 alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -140,7 +138,6 @@ class Recv(FixedSpec, StateOp):
         self.shape, self.dtype = like.shape, like.dtype
 
     def run(self, state: State, *arrays: Array) -> Any:
-        """Receive what `Send` sends."""
         if self.wire.flagged and not self._check_received(self.ranks.recv(self.src), FLAG)[0]:
             return DEAD
         return (

@@ -1,7 +1,5 @@
 """Runs of graphs with parts that are built late: a step for each set of shapes that is fed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -22,7 +20,7 @@ from ..executors.compiled import Run, check_source
 from ..passes.rewrite import PLANNING
 from .computed import OfShape, ShapeOf
 from .deferred import NOT_TOLD, Late, any_late, unknown
-from .sizes import met_none
+from .sizes import comes_of_none
 from .static import as_static
 
 MOST_SHAPES = 256  # sets of shapes that a run keeps its steps for
@@ -137,7 +135,7 @@ def _build(node: Node, inputs: Sequence[Node]) -> Node:
     try:
         return node.op.build(*inputs)  # type: ignore[no-any-return]
     except TypeError as error:
-        if not met_none(error, inputs):
+        if not comes_of_none(error, inputs):
             raise
         raise node.error(NOT_TOLD) from None
     except MinitorchError as error:
@@ -154,24 +152,24 @@ def _rebuild_loop(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...
     loop: While = node.op
     count = len(loop.variables)
     with like(node):
-        given = [placeholder_like(p, p.name) for p in loop.given]
+        starts = [placeholder_like(p, p.name) for p in loop.given]
         pairs = zip(loop.entrances, inputs[count:], strict=True)
         fixed: dict[Node, Node] = {p: n for p, n in pairs if isinstance(n, Constant)}
-        for placeholder, source in zip(given, inputs, strict=True):
+        for placeholder, source in zip(starts, inputs, strict=True):
             if _vary(placeholder):
                 placeholder.shape = source.shape
-        test, *after = _rebuild_round(loop, given, fixed)
-        while _let_vary(given[:count], after[:count]):
-            test, *after = _rebuild_round(loop, given, fixed)
-        ends = after[:count], given[:count], given[count:], after[count:]
+        test, *after = _rebuild_round(loop, starts, fixed)
+        while _let_vary(starts[:count], after[:count]):
+            test, *after = _rebuild_round(loop, starts, fixed)
+        ends = after[:count], starts[:count], starts[count:], after[count:]
         rebuilt = build(While(test, *ends, loop.parallel_iterations), inputs, kind=HandleNode)
     rebuilt.control_inputs = control
     return rebuilt
 
 
-def _rebuild_round(loop: While, given: list[Placeholder], fixed: dict[Node, Node]) -> list[Node]:
+def _rebuild_round(loop: While, starts: list[Placeholder], fixed: dict[Node, Node]) -> list[Node]:
     """Return a loop's test, its next values and what is kept of a round, built over these."""
-    new: dict[Node, Node] = dict(zip(loop.given, given, strict=True)) | fixed
+    new: dict[Node, Node] = dict(zip(loop.given, starts, strict=True)) | fixed
     ends = [loop.test, *loop.body, *loop.saved]
     for inner in schedule(ends, set(new)):
         if inner not in new:

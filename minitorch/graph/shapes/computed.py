@@ -6,8 +6,6 @@ sizes only the run knows: `ops.joining` cuts gradients at places that are known 
 built, it looks at the shapes of the inputs when it runs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from itertools import chain
@@ -183,7 +181,6 @@ class Piece(Op):
         return Spec(specs[1 + self.i].shape, specs[0].dtype)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """The gradient in its place, zeros around it."""
         parts = node.inputs[1:]
         return build(InPlace(self.dim, self.i), (out_grad, *parts)), *(None for _ in parts)
 
@@ -210,6 +207,5 @@ class InPlace(Piece):
         return Spec(joined.shape, specs[0].dtype)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """The piece of the gradient at that place."""
         parts = node.inputs[1:]
         return build(Piece(self.dim, self.i), (out_grad, *parts)), *(None for _ in parts)

@@ -10,8 +10,6 @@ becomes the places it names, which a gather then takes along its axis. May impor
 graph but static shapes: nodes use it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -45,9 +43,9 @@ def late(
     build: Callable[..., object], inputs: Sequence[object], dtype: DType, shape: object = None
 ) -> Any:
     """Return a node that stands for `build(*inputs)`, with what is known of its shape."""
-    known = as_static(shape)
-    node = Late(build, dtype, known)(*inputs)
-    node.shape = known  # though that of an input is not
+    static = as_static(shape)
+    node = Late(build, dtype, static)(*inputs)
+    node.shape = static  # though that of an input is not
     return node
 
 
@@ -97,7 +95,6 @@ class AsScalar(Op):
         return Spec((), specs[0].dtype)
 
     def gradient(self, out_grad: Value, node: Value) -> Gradients:
-        """Return the gradient unchanged."""
         return out_grad
 
     def _check(self, shape: Shape) -> None:

@@ -44,7 +44,7 @@ def over_nodes(
     return nodes, build
 
 
-def met_none(error: TypeError, nodes: Iterable[Node]) -> bool:
+def comes_of_none(error: TypeError, nodes: Iterable[Node]) -> bool:
     """Tell whether an error comes of computing with a size of these nodes, which is None."""
     sized = (node for node in nodes if not unknown(node))
     return "NoneType" in str(error) and any(None in node.shape for node in sized)
@@ -67,7 +67,7 @@ def once_sized(
         GraphError: no guess fits, or how many results there are depends on a size.
     """
     nodes, build = over_nodes(function, args, options)
-    if not met_none(error, nodes):
+    if not comes_of_none(error, nodes):
         raise error
     trials, misfit = _trials(build, lambda size: stand_ins(nodes, size))
     if len({len(values) for values, _ in trials}) != 1:
@@ -88,7 +88,7 @@ def _trials(
     trials, misfit = [], None
     for size in GUESSES:
         try:
-            trials.append(_taken_apart(build(*stand_ins(size))))
+            trials.append(_take_apart(build(*stand_ins(size))))
         except MinitorchError as error:
             misfit = error
     return trials, misfit
@@ -100,12 +100,12 @@ def _late(build: Build, nodes: Sequence[Node], i: int, trials: Sequence[Node]) -
     sizes = [n if others and {*others} == {n} else None for n, *others in shapes]
 
     def part(*known: Node) -> Node:
-        return _taken_apart(build(*known))[0][i]
+        return _take_apart(build(*known))[0][i]
 
     return late(part, nodes, trials[0].dtype, sizes)  # type: ignore[no-any-return]
 
 
-def _taken_apart(result: object) -> tuple[list[Node], Rebuild]:
+def _take_apart(result: object) -> tuple[list[Node], Rebuild]:
     """Return the values that a result consists of, and what makes a result of such values."""
     values: list[Any] = []
 

@@ -1,7 +1,5 @@
 """What is known of a value's shape before the run: all sizes, some of them, or nothing at all."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -72,7 +70,6 @@ class UnknownShape(StaticShape):
     __len__ = __iter__ = __contains__ = __getitem__ = as_list = _refuse
 
     def is_fully_defined(self) -> bool:
-        """Return False."""
         return False
 
     def __eq__(self, other: object) -> bool:

@@ -4,8 +4,6 @@ Slots (momenta, accumulators) are variables that are not trained; `initialize_al
 them like any other, so it belongs after `minimize`.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
@@ -49,7 +47,6 @@ class Update(StateOp):
             return self.run_in_place(state, *arrays)
 
     def run_in_place(self, state: State, *arrays: Array) -> Array:
-        """Step on the variables' own arrays."""
         grad, *hyper = arrays
         with state.lock:  # what a run of another thread writes meanwhile is not lost
             self.rule(grad, [variable.value_in(state) for variable in self.writes], *hyper)

@@ -6,8 +6,6 @@ runs. A text file `checkpoint` beside the files names the newest.
 Source: Abadi et al., OSDI 2016, section 4.3.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path

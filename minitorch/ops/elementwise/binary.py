@@ -29,7 +29,7 @@ def _share_large(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Ca
         if type(a) is np.ndarray:
             size, other = a.nbytes, b.nbytes
             if size > LARGE or other > LARGE or (size > SOME < other and a.shape != b.shape):
-                return compiled.shared(ufunc, a, b)
+                return compiled.call_on_threads(ufunc, a, b)
         return plain(a, b)
 
     return compute
@@ -70,11 +70,7 @@ true_divide = _float_row(
 
 
 def _check_divisor(a: Array, b: Array) -> None:
-    """Refuse integers over zero: NumPy gives 0, which is no quotient.
-
-    Raises:
-        ArgumentError: an integer would be divided by 0.
-    """
+    """Refuse integers over zero: NumPy gives 0, which is no quotient."""
     if type(b) in HOST_TYPES and dtype_of(a).kind in "iu" and not (b.all() if b.ndim else b):
         raise ArgumentError("division: an integer divided by zero. Convert with .float(), or mask.")
 
@@ -221,7 +217,7 @@ logaddexp_row = _float_row(
 
 _WHERE = ROWS["where"] = Elementwise(
     "where",
-    lambda xp, c, a, b: compiled.chosen(c, a, b) if xp is np else xp.where(c, a, b),
+    lambda xp, c, a, b: compiled.where(c, a, b) if xp is np else xp.where(c, a, b),
     (
         lambda g, c, a, b, y: None,
         lambda g, c, a, b, y: where(c, g, 0.0),

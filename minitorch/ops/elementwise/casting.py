@@ -13,7 +13,7 @@ from ...arrays.library import (
     Namespace,
     as_dtype,
     cast,
-    copied,
+    copy_array,
     device_of,
     move,
 )
@@ -59,7 +59,6 @@ class Move(KeepsSpec):
         return move(x, self.device)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the gradient moved back."""
         x = node.inputs[0]
         back = x.device if isinstance(getattr(x, "device", None), Device) else device_of(x)
         return (apply(Move(back), out_grad),)
@@ -75,10 +74,9 @@ class Clone(KeepsSpec):
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return a new array with the same numbers, in rows."""
         turned = type(x) is np.ndarray and x.flags.f_contiguous and not x.flags.c_contiguous
-        return rows_of(x, x.shape) if turned else copied(x)
+        return rows_of(x, x.shape) if turned else copy_array(x)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the gradient as it is."""
         return (out_grad,)
 
 

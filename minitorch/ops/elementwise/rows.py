@@ -21,7 +21,7 @@ Partial = Callable[..., Any]
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
-def promoted(specs: tuple[Spec, ...], promotes: str) -> DType:
+def promoted_dtype(specs: tuple[Spec, ...], promotes: str) -> DType:
     """Return the dtype that an operator's inputs are brought to before it computes."""
     common = specs[0].dtype if specs else get_default_dtype()
     if any(spec.dtype is not common for spec in specs):
@@ -63,7 +63,7 @@ class Elementwise(Op):
 
     def infer(self, *specs: Spec) -> Spec:
         shape = broadcast(*(spec.shape for spec in specs), op=self._name)
-        common = promoted(specs[self.fixed :], self.promotes)
+        common = promoted_dtype(specs[self.fixed :], self.promotes)
         if common.kind not in self.kinds:
             expected = " or ".join(KINDS[kind] for kind in self.kinds if kind != "u")
             raise DTypeError(f"{self._name}: got {common}, expected {expected}. Convert first.")
@@ -92,7 +92,6 @@ class Unary(Elementwise):
     """A row of one input."""
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the row's derivative."""
         if not self.partials:
             return (None,)
         return (self.partials[0](out_grad, node.inputs[0], node.output),)
@@ -151,7 +150,7 @@ def unary(
             return x._apply(op, (x,))
         return apply(op, x)
 
-    return named(call, name, says, op)
+    return name_after_row(call, name, says, op)
 
 
 def binary(
@@ -172,10 +171,10 @@ def binary(
             return a._apply(op, (a, b))
         return apply(op, a, b)
 
-    return named(call, name, says, op)
+    return name_after_row(call, name, says, op)
 
 
-def named(function: Function, name: str, says: str, op: Op) -> Function:
+def name_after_row(function: Function, name: str, says: str, op: Op) -> Function:
     """Return `function` with the row's name and docstring, and the operator as `.op`."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = says

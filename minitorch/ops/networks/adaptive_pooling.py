@@ -61,7 +61,7 @@ class AdaptiveMeans(Op):
         axes = list(enumerate(self.sizes, x.ndim - len(self.sizes)))
         for d, (n, count) in reversed(axes) if self.turned else axes:  # the rest has longer runs
             if n != count:
-                x = _summed(xp, x, d, *_ranges(n, count, self.turned))
+                x = _sum_ranges(xp, x, d, *_ranges(n, count, self.turned))
         return x if self.turned else x / counts
 
     def infer(self, *specs: Spec) -> Spec:
@@ -74,7 +74,7 @@ class AdaptiveMeans(Op):
         return (apply(AdaptiveMeans(self.sizes, not self.turned), out_grad),)
 
 
-def _summed(xp: Namespace, x: Array, d: int, starts: Array, stops: Array) -> Array:
+def _sum_ranges(xp: Namespace, x: Array, d: int, starts: Array, stops: Array) -> Array:
     """Return the sums over these ranges of an axis, by a kernel in memory's order if it can be."""
     if not compiled.fits_rows(xp, x):
         along = (slice(None),) * d
@@ -83,7 +83,7 @@ def _summed(xp: Namespace, x: Array, d: int, starts: Array, stops: Array) -> Arr
     if not x.flags.c_contiguous:
         order = sorted(range(x.ndim), key=lambda i: -x.strides[i])
         lines = np.ascontiguousarray(x.transpose(order))
-        sums = _summed(xp, lines, order.index(d), starts, stops)
+        sums = _sum_ranges(xp, lines, order.index(d), starts, stops)
         return sums.transpose(sorted(range(x.ndim), key=order.__getitem__))
     before, after, count = x.shape[:d], x.shape[d + 1 :], len(starts)
     apart = math.prod(after)

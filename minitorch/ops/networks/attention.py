@@ -18,12 +18,12 @@ from ..reducing.reduction import amax
 from ..shaping.broadcasting import sum_to
 from ..shaping.indexing import ARRAY, Take
 from ..shaping.movement import insert_axes, reshape
-from ..unknown_sizes import sized
-from .attention_panels import LONG, Weighing, attend, dropped, gradients
+from ..unknown_sizes import defer_unknown_sizes
+from .attention_panels import LONG, Weighing, all_dropout_factors, attend, gradients
 from .softmax import SoftmaxGradient, softmax
 
 
-@sized
+@defer_unknown_sizes
 def scaled_dot_product_attention(
     query: Kind,
     key: Kind,
@@ -60,7 +60,7 @@ def scaled_dot_product_attention(
         )
         return cast_to(mixed, dtype)
     if enable_gqa:
-        return _grouped(query, key, value, attn_mask, dropout_p, is_causal, scale)
+        return _attend_in_groups(query, key, value, attn_mask, dropout_p, is_causal, scale)
     rows, keys = query.shape, key.shape
     if rows[-1] != keys[-1] or keys[-2] != value.shape[-2]:
         raise ShapeError(
@@ -87,7 +87,7 @@ def scaled_dot_product_attention(
     return result
 
 
-def _grouped(query: Kind, key: Kind, value: Kind, mask: Any, *options: Any) -> Kind:
+def _attend_in_groups(query: Kind, key: Kind, value: Kind, mask: Any, *options: Any) -> Kind:
     """Return attention where groups of query heads share a head of key and value."""
     *lead, heads, length, size = query.shape
     shared = key.shape[-3]
@@ -165,7 +165,7 @@ class Attention(Op):
         d_weights = matmul(out_grad, mT(v))
         used = weights
         if self.p:
-            dropout = dropped(weights.array, self._how(()))
+            dropout = all_dropout_factors(weights.array, self._how(()))
             used, d_weights = weights * dropout, d_weights * dropout
         d_scores = apply(SoftmaxGradient(len(weights.shape) - 1), d_weights, weights) * self.scale
         shares = matmul(d_scores, k), matmul(mT(d_scores), q), matmul(mT(used), out_grad)

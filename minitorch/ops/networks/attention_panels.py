@@ -85,7 +85,7 @@ class Weighing(NamedTuple):
             np.copyto(scores, 0, where=most == -np.inf)
         return scores
 
-    def kept(self, weights: Array, panel: Panel) -> Array:
+    def dropout_factors(self, weights: Array, panel: Panel) -> Array:
         """Return 0 for each weight that is dropped, else by what it is multiplied."""
         source = np.random.Generator(np.random.SFC64([self.seed, panel.place]))
         mask = source.random(weights.shape, np.float32) >= self.p
@@ -147,12 +147,12 @@ def spread(*arrays: Array) -> list[Array]:
     return [np.broadcast_to(a, (*lead, *a.shape[-2:])) for a in arrays]
 
 
-def dropped(weights: Array, how: Weighing) -> Array:
+def all_dropout_factors(weights: Array, how: Weighing) -> Array:
     """Return by what each of all weights is multiplied where some are dropped."""
     factors = np.zeros_like(weights)
     for panel in panels(weights.shape, how.causal):
         part = factors[panel.lead][..., panel.rows, : panel.keys]
-        part[...] = how.kept(part, panel)
+        part[...] = how.dropout_factors(part, panel)
     return factors
 
 
@@ -172,7 +172,7 @@ def attend(q: Array, k: Array, v: Array, how: Weighing) -> Array:
         scores = keys.product(q[here][..., rows, :], panel.keys)
         weights = how.weights(scores, panel, shape)
         if how.p:
-            weights *= how.kept(weights, panel)
+            weights *= how.dropout_factors(weights, panel)
         np.matmul(weights, v[here][..., seen, :], out=out[here][..., rows, :])
 
     _for_each_panel(shape, how, attend_in, k)
@@ -217,7 +217,7 @@ def gradients(g: Array, q: Array, k: Array, v: Array, how: Weighing) -> tuple[Ar
         q_GRE, g_GRV = q[here][..., rows, :], g[here][..., rows, :]
         weights = how.weights(keys.product(q_GRE, panel.keys), panel, shape)
         d_weights = values.product(g_GRV, panel.keys)
-        mask = how.kept(weights, panel) if how.p else None
+        mask = how.dropout_factors(weights, panel) if how.p else None
         used = weights if mask is None else weights * mask
         _add_product(dv[here], used, g_GRV, panel)
         if mask is not None:

@@ -13,7 +13,7 @@ from ..elementwise.formulas import at_once
 from ..elementwise.unary import rsqrt, zeros_like
 from ..reducing.reduction import mean, sum
 from ..shaping.movement import reshape
-from .standardizing import Channels, Standardize, StandardizeGradient, shifted
+from .standardizing import Channels, Standardize, StandardizeGradient, scale_and_shift
 
 
 class BatchNorm(KeepsSpec):
@@ -35,10 +35,12 @@ class BatchNorm(KeepsSpec):
             channels = Channels(x)
             weight, bias = (v[:, None] for v in parameters[:2])
             centre, inverse = _columns(parameters[2], self.eps)
-            return channels.back(at_once(shifted, (*channels.rows, centre, inverse * weight, bias)))
+            return channels.back(
+                at_once(scale_and_shift, (*channels.rows, centre, inverse * weight, bias))
+            )
         weight, bias, moments = parameters
         weight, bias = (xp.reshape(v, _column_of(x)) for v in (weight, bias))
-        return shifted(x, moments[0], weight / xp.sqrt(moments[1] + self.eps), bias)
+        return scale_and_shift(x, moments[0], weight / xp.sqrt(moments[1] + self.eps), bias)
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """That of the standardized array; the weight's is Σ g y, the bias's Σ g."""
@@ -69,7 +71,7 @@ class FixedBatchNorm(KeepsSpec):
         weight, bias, centre, spread = vectors
         scale = weight / xp.sqrt(spread + self.eps)
         columns = (xp.reshape(v, _column_of(x)) for v in (centre, scale, bias))
-        y: Array = at_once(shifted, (x, *columns))
+        y: Array = at_once(scale_and_shift, (x, *columns))
         return y
 
     def gradient(self, out_grad: Any, node: Any) -> Any:

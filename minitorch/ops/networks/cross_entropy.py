@@ -17,10 +17,10 @@ from ..elementwise.binary import where
 from ..elementwise.casting import cast_to
 from ..elementwise.logic import ne
 from ..reducing.reduction import sum
-from ..shaping.gathering import Gather, added_along
+from ..shaping.gathering import Gather, add_along
 from ..shaping.movement import flatten, insert_axes, permute, reshape
-from .loss import reduced
-from .nll_loss import ClassShares, OfClasses, counted_rows, in_range, nll_loss, weighted
+from .loss import reduce_loss
+from .nll_loss import ClassShares, OfClasses, in_range, nll_loss, select_counted_rows, weigh
 from .softmax import LogSoftmax, Softmax
 
 
@@ -67,7 +67,7 @@ class CrossEntropyGrad(KeepsSpec, OfClasses):
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
         if xp is np:
-            counted, n = _counted(index, self.ignore_index)
+            counted, n = _select_counted(index, self.ignore_index)
             share = np.asarray(g / x.dtype.type(n))
             return _shares(np, x, index, share, self, counted)
         count = xp.sum(cast(index != self.ignore_index, np.dtype(np.int64)))
@@ -132,11 +132,10 @@ class ClassLossesGrad(KeepsSpec, OfClasses):
     """(softmax x - one hot) · g of each row: the gradient of `ClassLosses`."""
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
-        counted = _counted(index, self.ignore_index)[0] if xp is np else None
+        counted = _select_counted(index, self.ignore_index)[0] if xp is np else None
         return _shares(xp, x, index, g, self, counted)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """As of `CrossEntropyGrad`, a gradient a row."""
         x, index, g = node.inputs
         flow = insert_axes(where(ne(index, self.ignore_index), g, 0.0), (1,)) * out_grad
         y = apply(Softmax(1), x)
@@ -152,7 +151,7 @@ def _losses(
     Raises:
         AxisError: a class out of range.
     """
-    safe, counts, n = counted_rows(xp, index, x.shape[1], ignore)
+    safe, counts, n = select_counted_rows(xp, index, x.shape[1], ignore)
     away = x - xp.max(x, axis=1, keepdims=True)
     picked = Gather(1).compute(xp, away, safe[:, None])[:, 0]
     if smoothing:
@@ -164,7 +163,7 @@ def _losses(
     return losses, n
 
 
-def _counted(index: Array, ignore: int) -> tuple[Array, int]:
+def _select_counted(index: Array, ignore: int) -> tuple[Array, int]:
     """Return the classes that count, of NumPy, and how many."""
     counts = index != ignore
     n = int(np.count_nonzero(counts))
@@ -188,12 +187,12 @@ def _shares(
         by_kernel: Array | None = kernel(g, index, x, op.ignore_index, op.smoothing)
         if by_kernel is not None:
             return by_kernel
-    safe, counts, _ = counted_rows(xp, index, x.shape[1], op.ignore_index)
+    safe, counts, _ = select_counted_rows(xp, index, x.shape[1], op.ignore_index)
     y: Array = Softmax(1).compute(xp, x)
     if op.smoothing:
         y -= op.smoothing / x.shape[1]
     subtracted = xp.zeros_like(y[:, :1]) + (op.smoothing - 1.0)
-    y = added_along(xp, y, safe[:, None], 1, subtracted)
+    y = add_along(xp, y, safe[:, None], 1, subtracted)
     y *= g[:, None] if g.ndim else g
     return y if counts is None else xp.where(counts[:, None], y, xp.zeros_like(y))
 
@@ -242,7 +241,7 @@ def cross_entropy(
         spread = where(counts, -sum(scaled, d), 0.0) * (label_smoothing / logs.shape[d])
         hard = hard * (1.0 - label_smoothing) + spread
     if reduction != "mean":
-        return reduced(hard, reduction)
+        return reduce_loss(hard, reduction)
     shares = counts if weight is None else apply(ClassShares(ignore_index, False), weight, target)
     return sum(hard) / sum(cast_to(shares, logs.dtype))
 
@@ -250,11 +249,7 @@ def cross_entropy(
 def _hard(
     x: Kind, target: Kind, weight: Kind | None, ignore: int, reduction: str, smoothing: float
 ) -> Kind:
-    """Return the loss of classes, with the axes behind theirs as one; by rows if unknown.
-
-    Raises:
-        ShapeError: the classes or the weights are not as many as the logits want.
-    """
+    """Return the loss of classes, with the axes behind theirs as one; by rows if unknown."""
     shape, rank, classes = tuple(x.shape), len(x.shape), target
     count, expected = shape[1], shape[:1] + shape[2:]
     if tuple(target.shape) != expected and None not in (*expected, *target.shape):
@@ -275,7 +270,7 @@ def _hard(
         shares = apply(ClassShares(ignore, reduction == "mean"), cast_to(weight, x.dtype), classes)
         return apply(WeightedLoss(ignore, smoothing), x, classes, shares)
     losses = apply(ClassLosses(ignore, smoothing), x, classes)
-    return weighted(losses, classes, weight, ignore, reduction, target)
+    return weigh(losses, classes, weight, ignore, reduction, target)
 
 
 def _soft(
@@ -290,5 +285,5 @@ def _soft(
         target = target * (1.0 - smoothing) + smoothing / logs.shape[d]
     losses = -sum(scaled * target, d)
     if reduction != "mean":
-        return reduced(losses, reduction)
+        return reduce_loss(losses, reduction)
     return sum(losses) / float(max(math.prod(losses.shape), 1))

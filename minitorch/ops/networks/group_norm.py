@@ -39,7 +39,7 @@ class GroupNorm(KeepsSpec):
                 "group_norm", inputs, self.eps, x.shape, rows=size, first=x.shape[1]
             )
             return y
-        grouped = Standardize((2,), self.eps).compute(xp, xp.reshape(x, self._grouped(x)))
+        grouped = Standardize((2,), self.eps).compute(xp, xp.reshape(x, self._rows_shape(x)))
         column = (-1, *(1,) * (len(x.shape) - 2))
         y = xp.reshape(grouped, x.shape) * xp.reshape(weight, column)
         y += xp.reshape(bias, column)
@@ -48,7 +48,7 @@ class GroupNorm(KeepsSpec):
     def _rows(self, x: Array) -> Array:
         return x.reshape(len(x) * self.groups, -1)
 
-    def _grouped(self, x: Any) -> tuple[int, ...]:
+    def _rows_shape(self, x: Any) -> tuple[int, ...]:
         return (-1, self.groups, math.prod(x.shape[1:]) // self.groups)
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
@@ -56,7 +56,7 @@ class GroupNorm(KeepsSpec):
         x, weight, bias = node.inputs
         if type(out_grad) is np.ndarray and compiled.fits_rows(np, out_grad, x, weight):
             return self._gradients(out_grad, x, weight)
-        shape, grouped = tuple(x.shape), self._grouped(x)
+        shape, grouped = tuple(x.shape), self._rows_shape(x)
         w, b = (reshape(v, (1, -1, *(1,) * (len(shape) - 2))) for v in (weight, bias))
         rows = reshape(x, grouped)
         y = apply(Standardize((2,), self.eps), rows)

@@ -19,7 +19,7 @@ from ..reducing.statistics import root, vector_norm
 from ..shaping.movement import insert_axes
 
 
-def reduced(loss: Kind, reduction: str) -> Kind:
+def reduce_loss(loss: Kind, reduction: str) -> Kind:
     """Return the mean, the sum, or all elements of a loss.
 
     Raises:
@@ -60,12 +60,12 @@ _MSE = Formula(
 
 def mse_loss(input: Kind, target: Kind, *, reduction: str = "mean") -> Kind:
     """Return (input - target)²."""
-    return reduced(_MSE(input, target), reduction)
+    return reduce_loss(_MSE(input, target), reduction)
 
 
 def l1_loss(input: Kind, target: Methods, *, reduction: str = "mean") -> Kind:
     """Return |input - target|."""
-    return reduced(abs(input - target), reduction)
+    return reduce_loss(abs(input - target), reduction)
 
 
 def smooth_l1_loss(
@@ -76,7 +76,7 @@ def smooth_l1_loss(
         raise ArgumentError(f"smooth_l1_loss: got beta {beta}, expected 0 or more.")
     if beta == 0:
         return l1_loss(input, target, reduction=reduction)
-    return reduced(_SMOOTH_L1(input, target, numbers=(beta,)), reduction)
+    return reduce_loss(_SMOOTH_L1(input, target, numbers=(beta,)), reduction)
 
 
 def _smooth(x: Any, target: Any, beta: float) -> Any:
@@ -101,7 +101,7 @@ def huber_loss(input: Kind, target: Kind, reduction: str = "mean", delta: float 
     """Return d²/2 below `delta`, δ(|d| - δ/2) above."""
     if delta <= 0:
         raise ArgumentError(f"huber_loss: got delta {delta}, expected more than 0.")
-    return reduced(_HUBER(input, target, numbers=(delta,)), reduction)
+    return reduce_loss(_HUBER(input, target, numbers=(delta,)), reduction)
 
 
 def _huber_slope(g: Any, x: Any, target: Any, delta: float) -> Any:
@@ -129,7 +129,7 @@ def binary_cross_entropy(
     _probabilities("inputs", input, "Use binary_cross_entropy_with_logits.")
     _probabilities("targets", target, "Classes are 0 and 1; of more, use cross_entropy.")
     loss = _binary_cross_entropy(input, target)
-    return reduced(loss if weight is None else loss * weight, reduction)
+    return reduce_loss(loss if weight is None else loss * weight, reduction)
 
 
 def _probabilities(name: str, value: Methods, next_step: str) -> None:
@@ -172,7 +172,7 @@ def binary_cross_entropy_with_logits(
         loss = _WITH_LOGITS(input, target)
     else:
         loss = (1.0 - target) * input - logsigmoid(input) * ((pos_weight - 1.0) * target + 1.0)
-    return reduced(loss if weight is None else loss * weight, reduction)
+    return reduce_loss(loss if weight is None else loss * weight, reduction)
 
 
 _WITH_LOGITS = Formula(
@@ -189,7 +189,7 @@ def kl_div(input: Kind, target: Kind, *, reduction: str = "mean", log_target: bo
     loss = entropy - (exp(target) if log_target else target) * input
     if reduction == "batchmean":
         return sum(loss) / float(input.shape[0] if input.shape else 1)
-    return reduced(loss, reduction)
+    return reduce_loss(loss, reduction)
 
 
 # ── margins and distances ───────────────────────────────────────────────────────────────────────
@@ -272,7 +272,7 @@ def triplet_margin_loss(
     if swap:
         other = pairwise_distance(positive, negative, p, eps)
         far = where(other < far, other, far)
-    return reduced(clamp_min(near - far + margin, 0.0), reduction)
+    return reduce_loss(clamp_min(near - far + margin, 0.0), reduction)
 
 
 def cosine_embedding_loss(
@@ -282,7 +282,7 @@ def cosine_embedding_loss(
     alike = cosine_similarity(input1, input2, -1)
     apart: Kind = clamp_min(alike - margin, 0.0)
     loss: Kind = where(target == 1, 1 - alike, apart)
-    return reduced(loss, reduction)
+    return reduce_loss(loss, reduction)
 
 
 def margin_ranking_loss(
@@ -290,4 +290,4 @@ def margin_ranking_loss(
 ) -> Kind:
     """Return max(0, margin - target (input1 - input2)): the first is to be larger where it is 1."""
     loss: Kind = clamp_min(margin - (input1 - input2) * target, 0.0)
-    return reduced(loss, reduction)
+    return reduce_loss(loss, reduction)

@@ -14,10 +14,10 @@ from ..elementwise.unary import rsqrt, zeros_like
 from ..reducing.reduction import mean
 from ..reducing.statistics import vector_norm
 from ..shaping.movement import reshape
-from ..unknown_sizes import sized
+from ..unknown_sizes import defer_unknown_sizes
 from .batch_norm import BatchNorm, FixedBatchNorm
 from .group_norm import GroupNorm
-from .standardizing import LayerNorm, Moments, Standardize, shifted
+from .standardizing import LayerNorm, Moments, Standardize, scale_and_shift
 
 
 def layer_norm(
@@ -45,11 +45,7 @@ def layer_norm(
 
 
 def _last_axes(name: str, x: Kind, sizes: Sequence[int], *vectors: Kind | None) -> tuple[int, ...]:
-    """Return the last axes of `x`, which have these sizes, as each vector that is given has.
-
-    Raises:
-        ShapeError: they have others.
-    """
+    """Return the last axes of `x`, which have these sizes, as each vector that is given has."""
     last, shape = tuple(sizes), tuple(x.shape)
     lead = len(shape) - len(last)
     if not last or shape[lead:] != last:
@@ -76,7 +72,7 @@ def _per_channel(value: Kind, rank: int) -> Kind:
 
 _SHIFTED = Formula(
     "batch_norm",
-    shifted,
+    scale_and_shift,
     lambda g, x, centre, scale, bias: g * scale,
     lambda g, x, centre, scale, bias: -(g * scale),
     lambda g, x, centre, scale, bias: g * (x - centre),
@@ -84,7 +80,7 @@ _SHIFTED = Formula(
 )
 
 
-@sized
+@defer_unknown_sizes
 def batch_norm(
     x: Kind,
     running_mean: Kind | None,
@@ -167,7 +163,7 @@ def _follow(
     running_var.mul_(1 - momentum).add_(flat[1] * (momentum * n / (n - 1)))
 
 
-@sized
+@defer_unknown_sizes
 def group_norm(
     x: Kind,
     num_groups: int,
@@ -198,7 +194,7 @@ def group_norm(
     return _affine_channels(y, weight, bias, rank)
 
 
-@sized
+@defer_unknown_sizes
 def instance_norm(
     x: Kind,
     running_mean: Kind | None = None,

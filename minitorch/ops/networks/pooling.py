@@ -114,7 +114,6 @@ class MaxPoolPick(KeepsSpec, OfWindows):
         return out
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """The picked elements get the gradient back."""
         _, x, y = node.inputs
         return apply(MaxPoolBack(self.how), out_grad, x, y), None, None
 
@@ -215,7 +214,6 @@ class WindowSumsBack(KeepsSpec, OfWindows):
         return g
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the sums of the windows."""
         return apply(WindowSums(self.how), out_grad), None
 
 

@@ -16,13 +16,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...arrays.library import (
-    Array,
-    Namespace,
-    asarray,
-    device_of,
-    to_numpy,
-)
+from ...arrays.library import Array, Namespace, asarray, device_of, to_numpy
 from ...op import Flat, Gradients, Kind, Methods, Op, Spec, apply
 from ...vjp import pull_back
 from ..elementwise.casting import clone
@@ -147,7 +141,6 @@ class _OfLayer(Op):
         return _loop(self.kind, self.backwards, length, batch, inputs[2].shape[1])
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the result, on the device of the inputs."""
         if xp is np:
             return self._run(*arrays)
         return asarray(self._run(*map(to_numpy, arrays)), place=device_of(arrays[0]))

@@ -14,7 +14,7 @@ from ..elementwise.casting import floats_only
 from ..products.conv import each
 from ..shaping.indexing import getitem
 from ..shaping.movement import AlongDim, permute, reshape
-from ..unknown_sizes import sized
+from ..unknown_sizes import defer_unknown_sizes
 from .adaptive_pooling import adaptive_means
 
 MODES = {
@@ -122,7 +122,6 @@ class ResampleBack(Resample):
         return Spec(_replace_size(specs[0].shape, self.dim, self.grid.old), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the gradient resampled."""
         return (apply(Resample(self.dim, self.grid), out_grad),)
 
 
@@ -167,7 +166,6 @@ class SumNeighbours(Stretch):
         return Spec((*shape[: self.dim], shorter, *shape[self.dim + 1 :]), dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Every neighbour gets the gradient of the sum."""
         return (apply(Stretch(self.dim, self.times), out_grad),)
 
 
@@ -175,7 +173,7 @@ def _replace_size(shape: Sequence[int | None], dim: int, size: int) -> tuple[int
     return (*shape[:dim], size, *shape[dim + 1 :])
 
 
-@sized
+@defer_unknown_sizes
 def interpolate(
     input: Kind,
     size: int | Sequence[int] | None = None,

@@ -145,11 +145,7 @@ def _check_rows(labels: Shape, logits: Shape) -> None:
 
 
 def _check_labels(labels: Array, count: int) -> None:
-    """Raise if an array of NumPy's holds a label that is no class.
-
-    Raises:
-        ArgumentError: with the label and the number of classes.
-    """
+    """Raise if an array of NumPy's holds a label that is no class."""
     if type(labels) is not np.ndarray or not labels.size:
         return
     bits = labels.view(f"u{labels.itemsize}")  # what is negative is large: one pass is enough

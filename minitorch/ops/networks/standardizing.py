@@ -156,14 +156,14 @@ def _channel_gradient(g: Array, x: Array, y: Array, eps: float) -> Array:
     x, g, y = channels.rows
     away = x - channels.mean(x)
     scale = 1 / np.sqrt(channels.mean(away, away) + eps)
-    return channels.back(at_once(_centred, (g, y, channels.mean(g), channels.mean(g, y), scale)))
+    return channels.back(at_once(_centre, (g, y, channels.mean(g), channels.mean(g, y), scale)))
 
 
-def _centred(g: Any, y: Any, mean: Any, along: Any, scale: Any) -> Any:
+def _centre(g: Any, y: Any, mean: Any, along: Any, scale: Any) -> Any:
     return (g - mean - y * along) * scale
 
 
-def shifted(x: Any, centre: Any, scale: Any, bias: Any) -> Any:
+def scale_and_shift(x: Any, centre: Any, scale: Any, bias: Any) -> Any:
     """Return (x - centre) · scale + bias."""
     return (x - centre) * scale + bias
 

@@ -78,7 +78,7 @@ def _by_sample(
     return xp.permute_dims(y, (1, 0, *(d + 1 for d in axes)))
 
 
-def _padded(xp: Namespace, x: Array, padding: tuple[int, ...]) -> Array:
+def _pad(xp: Namespace, x: Array, padding: tuple[int, ...]) -> Array:
     """Return the image with its border, laid out as `_by_channel` has it."""
     last = _samples_last(xp, x.shape[0])
     if not any(padding) and (not last or x.strides[0] == x.itemsize):
@@ -99,7 +99,7 @@ def _columns(
     """Return the first `places` windows of `x` along each axis as (G, C/G·kernel, L·N)."""
     k = len(kernel)
     view = windows(
-        _padded(xp, x, how.padding), tuple(range(2, 2 + k)), kernel, how.stride, how.dilation
+        _pad(xp, x, how.padding), tuple(range(2, 2 + k)), kernel, how.stride, how.dilation
     )
     view = view[(slice(None), slice(None), *(slice(0, n) for n in places))]
     spots = (*range(2, 2 + k), 0) if _samples_last(xp, x.shape[0]) else (0, *range(2, 2 + k))
@@ -166,7 +166,7 @@ class Convolve(FormDerivative):
     def _compute(self, xp: Namespace, x: Array, w: Array, *bias: Array) -> Array:
         """Return (N, O, places): one product of kernels by windows."""
         places = self.places or self.how.result_size(x.shape[2:], w.shape[2:])
-        tuned = self.tuned(x, w) if xp is np else None
+        tuned = self.find_tuned(x, w) if xp is np else None
         windows = None
         if tuned is None:
             windows = _windows_for(xp, x, w, w.shape[0], w.shape[2:], places, self.how)
@@ -183,7 +183,7 @@ class Convolve(FormDerivative):
         y = _product(xp, kernels, _columns(xp, x, tuple(w.shape[2:]), self.how, places))
         return _by_sample(xp, y, w.shape[0], x.shape[0], places)
 
-    def tuned(self, x: Array, w: Array) -> Any:
+    def find_tuned(self, x: Array, w: Array) -> Any:
         """Return the kernel that somebody has tuned for such inputs, if there is any."""
         from ...compile import tuned
 
@@ -231,7 +231,7 @@ class ConvolveBack(FormDerivative):
             x: Array = images.back(y, w)
             return x
         if xp is np and self._is_convolution(kernel):
-            return self._convolved(y, w, kernel)
+            return self._convolve(y, w, kernel)
         overlap = any(size > step for size, step in zip(kernel, how.stride, strict=True))
         if xp is np and set(how.dilation) == {1} and overlap:
             return self._by_phases(y, w, kernel)
@@ -266,7 +266,7 @@ class ConvolveBack(FormDerivative):
         sizes = zip(kernel, self.how.dilation, self.how.padding, strict=True)
         return tuple((size - 1) * gap - padding for size, gap, padding in sizes)
 
-    def _convolved(self, y: Array, w: Array, kernel: tuple[int, ...]) -> Array:
+    def _convolve(self, y: Array, w: Array, kernel: tuple[int, ...]) -> Array:
         """Return the image as a convolution of the result with the kernels turned around."""
         axes, groups = tuple(range(2, w.ndim)), self.how.groups
         turned = np.flip(w, axes).reshape((groups, -1, *w.shape[1:])).swapaxes(1, 2)

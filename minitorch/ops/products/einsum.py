@@ -86,7 +86,7 @@ def einsum(equation: str, *operands: Any) -> Any:
     """
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = tuple(operands[0])
-    terms, result = _parsed(equation.replace(" ", ""), operands)
+    terms, result = _parse(equation.replace(" ", ""), operands)
     values = list(operands)
     sizes = {c: 1 for term in terms for c in term}
     for term, value in zip(terms, values, strict=True):
@@ -118,7 +118,7 @@ def _distinct(value: Kind, term: str) -> tuple[Kind, str]:
     return value, term
 
 
-def _parsed(equation: str, operands: tuple[Any, ...]) -> tuple[list[str], str]:
+def _parse(equation: str, operands: tuple[Any, ...]) -> tuple[list[str], str]:
     """Return the letters of each operand and of the result, "..." spelled out."""
     left, arrow, result = equation.partition("->")
     terms = left.split(",")
@@ -145,8 +145,8 @@ def _parsed(equation: str, operands: tuple[Any, ...]) -> tuple[list[str], str]:
         once = sorted(c for c in set("".join(terms)) - {"."} if "".join(terms).count(c) == 1)
         return spelled, dots + "".join(once)
     result = result.replace("...", dots)
-    known = set("".join(spelled))
-    if not set(result) <= known or len(set(result)) != len(result):
+    letters_used = set("".join(spelled))
+    if not set(result) <= letters_used or len(set(result)) != len(result):
         raise ArgumentError(
             f"einsum: got result {result!r} in {equation!r}, expected letters of the operands, "
             "each once."

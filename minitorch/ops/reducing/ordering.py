@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple
 import numpy as np
 
 from ...arrays.library import Array, Namespace, as_dtype, cast, dtype_of, int64
-from ...arrays.shapes import axis, reduced
+from ...arrays.shapes import axis, drop_axes
 from ...errors import ArgumentError, AxisError, ShapeError
 from ...op import Flat, Kind, Spec, apply
 from ..elementwise import compiled
@@ -66,7 +66,7 @@ class ArgExtreme(PositionOfExtreme):
         return find(_numbers(x), axis=self.dim, keepdims=True)
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec(reduced(specs[0].shape, (self.dim,), True), int64)
+        return Spec(drop_axes(specs[0].shape, (self.dim,), True), int64)
 
 
 def _numbers(x: Array) -> Array:
@@ -149,9 +149,7 @@ def along(x: Kind, dim: int, name: str) -> tuple[Kind, int]:
     return (x, d) if x.shape else (reshape(x, 1), 0)
 
 
-def _taken(
-    x: Kind, row: Kind, d: int, places: Kind, keepdim: bool = True
-) -> ValuesAndIndices[Kind]:
+def _take(x: Kind, row: Kind, d: int, places: Kind, keepdim: bool = True) -> ValuesAndIndices[Kind]:
     """Return the elements of `row`, which is `x` with an axis at least, at these places."""
     values = gather(row, d, places)
     if keepdim and x.shape:
@@ -171,7 +169,7 @@ def _best(x: Kind, dim: Any, keepdim: bool, largest: bool) -> Any:
         return extreme(x, None, False, ExtremeOrNaN, largest)
     if hasattr(dim, "dtype"):
         return maximum(x, dim) if largest else minimum(x, dim)
-    return _taken(x, *_extreme(x, dim, "max" if largest else "min", largest), keepdim)
+    return _take(x, *_extreme(x, dim, "max" if largest else "min", largest), keepdim)
 
 
 def max(x: Kind, dim: object = None, keepdim: bool = False) -> Any:
@@ -215,7 +213,7 @@ def sort(
 ) -> ValuesAndIndices[Kind]:
     """Return the elements along `dim` in order of size, and where they were; always stable."""
     row, d = along(x, dim, "sort")
-    return _taken(x, row, d, apply(ArgSort(d, descending), row))
+    return _take(x, row, d, apply(ArgSort(d, descending), row))
 
 
 def topk(
@@ -230,7 +228,7 @@ def topk(
     size = row.shape[d]
     if not isinstance(k, int | np.integer) or not 0 <= k <= size:
         raise ArgumentError(f"topk: got k = {k}, expected 0 to {size}, the size of axis {d}.")
-    return _taken(x, row, d, apply(ArgSort(d, largest, k), row))
+    return _take(x, row, d, apply(ArgSort(d, largest, k), row))
 
 
 def median(x: Kind, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -251,19 +249,19 @@ def median(x: Kind, dim: int | None = None, keepdim: bool = False) -> Any:
     if as_dtype(row.dtype).kind == "f":
         has_nan = any(isnan(row), d, keepdim=True)
         place = where(has_nan, apply(ArgExtreme(d, True), row), place)
-    return _taken(x, row, d, place, keepdim)
+    return _take(x, row, d, place, keepdim)
 
 
 def cummax(x: Kind, dim: int) -> ValuesAndIndices[Kind]:
     """Return the largest element so far along `dim`, and where it is; of equal ones, the last."""
     row, d = along(x, dim, "cummax")
-    return _taken(x, row, d, apply(CumExtreme(d, True), row))
+    return _take(x, row, d, apply(CumExtreme(d, True), row))
 
 
 def cummin(x: Kind, dim: int) -> ValuesAndIndices[Kind]:
     """Return the smallest element so far along `dim`, and where it is; of equal ones, the last."""
     row, d = along(x, dim, "cummin")
-    return _taken(x, row, d, apply(CumExtreme(d, False), row))
+    return _take(x, row, d, apply(CumExtreme(d, False), row))
 
 
 def diff(

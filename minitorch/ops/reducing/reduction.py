@@ -21,7 +21,7 @@ from ...arrays.library import (
     native_dtype,
     uint8,
 )
-from ...arrays.shapes import axes, axes_or_all, reduced
+from ...arrays.shapes import axes, axes_or_all, drop_axes
 from ...errors import AxisError
 from ...op import Flat, Gradients, Kind, Methods, Op, Spec, apply
 from ..elementwise.binary import where
@@ -73,7 +73,7 @@ class Reduction(Op):
         self.dims, self.keepdim = dims, keepdim
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec(reduced(specs[0].shape, self.dims, self.keepdim), specs[0].dtype)
+        return Spec(drop_axes(specs[0].shape, self.dims, self.keepdim), specs[0].dtype)
 
     def total(self, x: Array, dtype: DType) -> Array:
         """Return the sum of a NumPy array along the axes; the last ones as one."""
@@ -115,7 +115,6 @@ class Sum(Reduction):
         return Spec(super().infer(*specs).shape, _dtype_of_sum(specs[0].dtype))
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Every element gets the gradient of its sum."""
         x = node.inputs[0]
         return (expand_to(self.spread(out_grad, x), x),)
 
@@ -188,8 +187,8 @@ def sum(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = 
 
 def nansum(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Kind:
     """Return the sum along `dim` of what is not NaN."""
-    known: Kind = where(x == x, x, 0)
-    return sum(known, dim, keepdim, dtype=dtype)
+    numbers: Kind = where(x == x, x, 0)
+    return sum(numbers, dim, keepdim, dtype=dtype)
 
 
 def extreme(x: Kind, dim: Dims, keepdim: bool, kind: type[Extreme], largest: bool) -> Kind:

@@ -37,7 +37,7 @@ class Scan(AlongDim):
         how = {"n": shape[self.dim] * apart, "rows": apart, "first": int(self.from_end)}
         return compiled.over_rows(name, arrays, 0.0, shape, **how)
 
-    def _turned(self, xp: Namespace, x: Array) -> Array:
+    def _turn(self, xp: Namespace, x: Array) -> Array:
         turned: Array = xp.flip(x, axis=self.dim) if self.from_end else x
         return turned
 
@@ -54,10 +54,10 @@ class CumSum(Scan):
         if by_kernel is not None:
             return by_kernel
         if xp is not np:
-            running: Array = xp.cumulative_sum(self._turned(xp, x), axis=self.dim)
-            return self._turned(xp, running)
+            running: Array = xp.cumulative_sum(self._turn(xp, x), axis=self.dim)
+            return self._turn(xp, running)
         out: Array = np.empty(x.shape, x.dtype)
-        terms, sums = self._turned(np, x), self._turned(np, out)
+        terms, sums = self._turn(np, x), self._turn(np, out)
         run, count = math.prod(x.shape[self.dim + 1 :]), x.shape[self.dim]
         if run < RUN or x.size < LINE * count or not x.size:
             np.cumsum(terms, axis=self.dim, out=sums)
@@ -96,7 +96,7 @@ class CumProd(KeepsSpec, Scan):
         """Return the product before, times s[i] = g[i] + x[i+1]·s[i+1]: right also at zeros."""
         (x,) = node.inputs
         share = apply(Recurrence(self.dim, True, by_last=True), x, out_grad)
-        return (share * shifted(node.output, self.dim, True, ones_like),)
+        return (share * shift(node.output, self.dim, True, ones_like),)
 
 
 class Recurrence(KeepsSpec, Scan):
@@ -120,24 +120,24 @@ class Recurrence(KeepsSpec, Scan):
         by_kernel = self._by_kernel(xp, name, a, b)
         if by_kernel is not None:
             return by_kernel
-        a, h = (xp.moveaxis(self._turned(xp, x), self.dim, 0) for x in (a, b))
+        a, h = (xp.moveaxis(self._turn(xp, x), self.dim, 0) for x in (a, b))
         a, reach = xp.concat((a[:1], a[:-1]), axis=0) if self.by_last else a, 1
         while reach < h.shape[0]:
             h = xp.concat((h[:reach], a[reach:] * h[:-reach] + h[reach:]), axis=0)
             a = xp.concat((a[:reach], a[reach:] * a[:-reach]), axis=0)
             reach *= 2
-        return self._turned(xp, xp.moveaxis(h, 0, self.dim))
+        return self._turn(xp, xp.moveaxis(h, 0, self.dim))
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return s·h[i-1], or s[i+1]·h, and s, which is the gradient run from the other end."""
         a, h, way = node.inputs[0], node.output, not self.from_end
         s = apply(Recurrence(self.dim, way, not self.by_last), a, out_grad)
         if self.by_last:
-            return shifted(s, self.dim, not way, zeros_like) * h, s
-        return s * shifted(h, self.dim, way, zeros_like), s
+            return shift(s, self.dim, not way, zeros_like) * h, s
+        return s * shift(h, self.dim, way, zeros_like), s
 
 
-def shifted(x: Any, dim: int, later: bool, edge: Any) -> Any:
+def shift(x: Any, dim: int, later: bool, edge: Any) -> Any:
     """Return `x` moved by one along an axis; `edge` makes what comes in of a slice."""
     n = x.shape[dim]
     first, rest = edge(narrow(x, dim, 0, min(n, 1))), max(n - 1, 0)

@@ -18,7 +18,7 @@ from ..elementwise.rows import unary
 from ..elementwise.unary import abs, ones_like, zeros_like
 from ..shaping.movement import flip, reshape
 from .reduction import Dims, ExtremeOrNaN, Mean, Reduction, extreme, is_short, mean, sum
-from .scans import CumProd, shifted
+from .scans import CumProd, shift
 
 
 class Prod(Reduction):
@@ -45,8 +45,8 @@ class Prod(Reduction):
         g, y = (self.spread(value, x) for value in (out_grad, node.output))
         if type(y) is np.ndarray and _is_normal(y):
             return (at_once(_of_others, (g, x, y)),)
-        before = shifted(apply(CumProd(d), x), d, True, ones_like)
-        after = shifted(apply(CumProd(d), flip(x, d)), d, True, ones_like)
+        before = shift(apply(CumProd(d), x), d, True, ones_like)
+        after = shift(apply(CumProd(d), flip(x, d)), d, True, ones_like)
         return (g * before * flip(after, d),)
 
 

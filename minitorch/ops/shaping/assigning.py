@@ -7,13 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import Array, Index, Namespace, as_dtype, cast, copied, dtype_of, host_dtype
+from ...arrays.library import (
+    Array,
+    Index,
+    Namespace,
+    as_dtype,
+    cast,
+    copy_array,
+    dtype_of,
+    host_dtype,
+)
 from ...errors import AxisError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, apply
 from ..elementwise.casting import cast_to
 from ..elementwise.unary import zeros_like
 from .broadcasting import expand_to, sum_to
-from .indexing import placed, put, split_index, taken
+from .indexing import place_pattern, put, split_index, take_pattern
 from .movement import expand, reshape
 
 
@@ -28,7 +37,7 @@ class Assign(KeepsSpec):
         self.pattern = pattern
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        out = copied(arrays[0]) if hasattr(arrays[0], "shape") else arrays[0]
+        out = copy_array(arrays[0]) if hasattr(arrays[0], "shape") else arrays[0]
         if isinstance(out, np.generic):
             out = np.array(out)
         put(out, self.pattern, arrays[2:], cast(arrays[1], dtype_of(out)))
@@ -38,11 +47,11 @@ class Assign(KeepsSpec):
         """What was overwritten gets none; the values get that of their places."""
         _, value, *indices = node.inputs
         rest = apply(Assign(self.pattern), out_grad, zeros_like(value), *indices)
-        share = _shaped_as(taken(out_grad, self.pattern, indices), value)
+        share = _shape_like(take_pattern(out_grad, self.pattern, indices), value)
         return (rest, share, *(None for _ in indices))
 
 
-def _shaped_as(grad: Kind, value: Any) -> Kind:
+def _shape_like(grad: Kind, value: Any) -> Kind:
     """Return the gradient of values that may carry leading axes of size 1."""
     lead = len(value.shape) - len(grad.shape)
     if lead > 0:
@@ -50,7 +59,7 @@ def _shaped_as(grad: Kind, value: Any) -> Kind:
     return cast_to(sum_to(grad, value), value.dtype)
 
 
-def assigned(x: Kind, index: object, value: Any) -> Kind:
+def assign_at(x: Kind, index: object, value: Any) -> Kind:
     """Return `x` with `value` at `index`.
 
     Raises:
@@ -65,18 +74,18 @@ def assigned(x: Kind, index: object, value: Any) -> Kind:
         raise type(error)(f"x[index] = value: does not fit: {error}") from error
 
 
-def replaced(x: Kind, value: Any) -> Kind:
+def replace_all(x: Kind, value: Any) -> Kind:
     """Return `value` broadcast to the shape of `x`, in its dtype."""
     if not hasattr(value, "shape") or isinstance(value, np.ndarray):
-        return assigned(x, ..., value)
-    return assigned(x, ..., expand_to(value, x))
+        return assign_at(x, ..., value)
+    return assign_at(x, ..., expand_to(value, x))
 
 
 def index_put(x: Kind, indices: Any, values: Kind, accumulate: bool = False) -> Kind:
     """Return `x` with `values` at an advanced index, or added there; equal places add up."""
     values = cast_to(values, x.dtype)
     if not accumulate:
-        return assigned(x, tuple(indices), values)
+        return assign_at(x, tuple(indices), values)
     pattern, arrays = split_index(tuple(indices))
-    spread = expand(values, tuple(taken(x, pattern, arrays).shape))
-    return x + placed(spread, pattern, arrays, x)
+    spread = expand(values, tuple(take_pattern(x, pattern, arrays).shape))
+    return x + place_pattern(spread, pattern, arrays, x)

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from ...arrays import allocator
-from ...arrays.library import Array, Index, Namespace, copied, native_device_of
+from ...arrays.library import Array, Index, Namespace, copy_array, native_device_of
 from ...arrays.shapes import Shape
 from ...errors import ArgumentError, ShapeError
 from ...op import Gradients, Kind, Methods, Spec, apply
-from ..unknown_sizes import sized
+from ..unknown_sizes import defer_unknown_sizes
 from .movement import Movement
 
 
@@ -44,7 +44,6 @@ class Pad(Movement):
         return Spec(shape, specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the gradient without its border."""
         return (apply(Pad(tuple((-a, -b) for a, b in self.widths)), out_grad),)
 
 
@@ -54,7 +53,7 @@ def _empty(xp: Namespace, shape: Sequence[int], like: Array) -> Array:
     return xp.empty(tuple(shape), dtype=like.dtype, **native_device_of(like))
 
 
-@sized
+@defer_unknown_sizes
 def pad(x: Kind, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Kind:
     """Return `x` with a border: (before, after) of the last axis, then of the one before, ...
 
@@ -166,14 +165,13 @@ class SurroundGradient(_Surrounding):
     halves = "as float32"
 
     def compute(self, xp: Namespace, g: Array) -> Array:
-        sizes, sums = self._grow(g.shape, -1), copied(g)
+        sizes, sums = self._grow(g.shape, -1), copy_array(g)
         for border, source in reversed(self._copies(sizes)):
             sums[source] += sums[border]
-        return copied(sums[self._inside(sizes)])
+        return copy_array(sums[self._inside(sizes)])
 
     def infer(self, *specs: Spec) -> Spec:
         return Spec(self._grow(specs[0].shape, -1), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the gradient with such a border."""
         return (apply(Surround(self.borders), out_grad),)

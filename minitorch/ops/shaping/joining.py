@@ -52,7 +52,6 @@ class Cat(AlongDim):
                 )
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Each input gets its part of the gradient."""
         shares, start = [], 0
         for source, wanted in zip(node.inputs, node.wants, strict=True):
             size = source.shape[self.dim]
@@ -80,7 +79,6 @@ class Stack(AlongDim):
         return Spec((*shape[: self.dim], len(specs), *shape[self.dim :]), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Each input gets its slice of the gradient."""
         slices = _slices(self.dim, len(node.wants))
         return [
             apply(part, out_grad) if wanted else None

@@ -13,8 +13,8 @@ from ...arrays.shapes import axis
 from ...errors import ArgumentError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from ..elementwise.casting import clone
-from ..elementwise.compiled import chosen
-from ..unknown_sizes import sized
+from ..elementwise.compiled import where
+from ..unknown_sizes import defer_unknown_sizes
 from .indexing import getitem
 from .movement import Movement, movedim, reshape
 
@@ -42,11 +42,10 @@ class Triangle(KeepsSpec, Movement):
         if xp is not np:
             return (xp.tril if self.lower else xp.triu)(x, k=self.diagonal)
         inside = _inside_triangle(*x.shape[-2:], self.diagonal, self.lower)
-        triangle: Array = chosen(inside, x, x.dtype.type())
+        triangle: Array = where(inside, x, x.dtype.type())
         return triangle
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the triangle of the gradient."""
         return (apply(self, out_grad),)
 
 
@@ -82,7 +81,6 @@ class Diagonal(Movement):
         return diagonal
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return zeros with the gradient on the diagonal."""
         return (apply(OnDiagonal(self.offset, node.inputs[0].shape[-2:]), out_grad),)
 
 
@@ -105,7 +103,6 @@ class OnDiagonal(Movement):
         return Spec((*specs[0].shape[:-1], *self.sizes), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the diagonal of the gradient."""
         return (apply(Diagonal(self.offset), out_grad),)
 
 
@@ -186,7 +183,6 @@ class Fold(Movement):
         return Spec(tuple(shape), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the windows of the gradient."""
         return (apply(Unfold(self.dim, node.inputs[0].shape[-1], self.step), out_grad),)
 
 
@@ -218,7 +214,7 @@ def repeat_interleave(
     return getitem(row, (*(slice(None),) * d, places))
 
 
-@sized
+@defer_unknown_sizes
 def meshgrid(*values: Any, indexing: str = "ij") -> tuple[Any, ...]:
     """Return each vector stretched over the grid of all; "xy" exchanges the first two axes."""
     vectors = list(values[0] if isinstance(values[0], list | tuple) else values)

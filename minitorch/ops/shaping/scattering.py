@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from ...arrays.library import Array, Namespace, as_dtype, cast, copied, iinfo, int64
+from ...arrays.library import Array, Namespace, as_dtype, cast, copy_array, iinfo, int64
 from ...errors import ArgumentError
 from ...op import Gradients, KeepsSpec, Kind, Methods, apply
 from ..elementwise.binary import where
@@ -12,7 +12,7 @@ from ..elementwise.casting import cast_to
 from ..elementwise.logic import eq
 from ..elementwise.pointwise import div
 from ..elementwise.unary import ones_like, zeros_like
-from .gathering import Gather, ScatterAdd, checked, grid, lifted, scatter
+from .gathering import Gather, ScatterAdd, check_index, give_axis, grid, scatter
 from .indexing import getitem
 from .movement import AlongDim, reshape
 
@@ -32,7 +32,7 @@ class ScatterReduce(KeepsSpec, AlongDim):
         """Return the products or extremes; `index` and `source` have one shape."""
         if hasattr(xp, "scatter_reduce"):  # torch's
             return xp.scatter_reduce(x, self.dim, cast(index, int64), source, self.reduce)
-        out = np.array(x) if xp is np else copied(x)
+        out = np.array(x) if xp is np else copy_array(x)
         getattr(xp, _UFUNCS[self.reduce]).at(out, grid(xp, index, self.dim), source)
         return out
 
@@ -84,10 +84,10 @@ def scatter_reduce(
             "'amin'."
         )
     if not x.shape or not index.shape:
-        row, places, source = lifted(x, index, src)
+        row, places, source = give_axis(x, index, src)
         reduced = scatter_reduce(row, dim, places, source, reduce, include_self=include_self)
         return reshape(reduced, tuple(x.shape))
-    d = checked("scatter_reduce", x, dim, index, src)
+    d = check_index("scatter_reduce", x, dim, index, src)
     src = getitem(src, tuple(slice(0, size) for size in index.shape))
     base = x if include_self else scatter(x, d, index, _neutral(reduce, x))
     if reduce in _UFUNCS:

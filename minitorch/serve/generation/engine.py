@@ -90,7 +90,6 @@ class Engine(Container):
         }
 
     def join(self) -> None:
-        """Take work."""
         self._wake()
 
     def retire(self) -> None:
@@ -166,7 +165,7 @@ class Engine(Container):
         elif reply.unread >= MOST_UNREAD:
             self._pause(reply)
 
-    def _lost(self) -> None:
+    def _return_work(self) -> None:
         plan, self._plan = self._plan, None
         self._scheduler.lose(plan)
         for reply in [*self._replies.values()]:

@@ -38,7 +38,7 @@ class Events(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer until the reply ends or the client goes."""
         answering = asyncio.create_task(self._answer(scope, receive, send))
-        leaving = asyncio.create_task(disconnected(receive))
+        leaving = asyncio.create_task(wait_for_disconnect(receive))
         try:
             await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -74,7 +74,7 @@ def event(data: dict[str, object]) -> bytes:
     return f"data: {json.dumps(data)}\n\n".encode()
 
 
-async def disconnected(receive: Receive) -> None:
+async def wait_for_disconnect(receive: Receive) -> None:
     """Return when the client has gone."""
     while (await receive())["type"] != "http.disconnect":
         pass

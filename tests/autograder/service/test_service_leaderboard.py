@@ -130,9 +130,9 @@ def test_servers_that_look_at_once_draw_the_same_pseudonyms(store: Store) -> Non
 
 
 def test_there_are_pseudonyms_for_a_class_of_any_size() -> None:
-    first = leaderboard._drawn(set(), 4000)
+    first = leaderboard._draw_names(set(), 4000)
     assert len(set(first)) == 4000
-    assert not set(leaderboard._drawn(set(first), 4000)) & set(first)
+    assert not set(leaderboard._draw_names(set(first), 4000)) & set(first)
 
 
 def board(who: Any, lab: str = "first") -> Any:

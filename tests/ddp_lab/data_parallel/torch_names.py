@@ -160,7 +160,7 @@ class Seen:
         self.is_static = True  # the same parameters were unused in every iteration
         self.futures: list[Any] = []  # of buffer hooks: backward has to wait for them
         self._unused: list[int] | None = None
-        usage, finish, agree = reducer.usage, reducer.finish, reducer.usage.unused_everywhere
+        usage, finish, agree = reducer.usage, reducer.finish, reducer.usage.find_unused_everywhere
         expect = usage.expect_unused
 
         def counted_finish() -> None:
@@ -182,7 +182,7 @@ class Seen:
             expect(indices)
 
         reducer.finish = counted_finish
-        usage.unused_everywhere, usage.expect_unused = noted_agree, noted_expect
+        usage.find_unused_everywhere, usage.expect_unused = noted_agree, noted_expect
         reducer._ddp_graph_static = lambda: self.is_static
         reducer._get_local_used_map = lambda: torch.tensor(
             self.used or usage.marks, dtype=torch.int32

@@ -12,7 +12,7 @@ from torch.nn.functional import mse_loss
 from ddp_lab import launch, simulate
 from ddp_lab.errors import DdpLabError, RankFailed
 from ddp_lab.parallel import Pipeline, schedule, split
-from ddp_lab.parallel.pipeline.cuts import balanced
+from ddp_lab.parallel.pipeline.cuts import balance
 from ddp_lab.simulate.pipeline import PipelineStep
 from ddp_lab.transport.links.link import Link
 from ddp_lab.transport.sim import SimWorld
@@ -349,7 +349,7 @@ def test_the_slowest_stage_of_a_split_is_as_fast_as_can_be() -> None:
             continue
         for _ in range(5):
             costs = torch.rand(n, generator=generator).pow(3).tolist()
-            runs = balanced(costs, stages)
+            runs = balance(costs, stages)
             assert [i for first, last in runs for i in range(first, last)] == list(range(n))
             assert all(first < last for first, last in runs)
             largest = max(sum(costs[first:last]) for first, last in runs)

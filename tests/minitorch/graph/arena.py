@@ -10,8 +10,6 @@ of a branch would have computed stays unwritten where the run goes the other way
 loop keeps for its gradient hold copies outside the arena.
 """
 
-from __future__ import annotations
-
 import functools
 import threading
 from collections.abc import Callable, Collection, Sequence

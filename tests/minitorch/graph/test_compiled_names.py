@@ -1,7 +1,5 @@
 """`compile` goes by the names that inputs were given, whatever was built before."""
 
-from __future__ import annotations
-
 import pytest
 
 import minitorch.graph as tf

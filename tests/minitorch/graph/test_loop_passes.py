@@ -11,10 +11,10 @@ from minitorch.graph.control.liveness import deadness_of
 from minitorch.graph.control.while_op import While
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.order import list_needed, schedule
-from minitorch.graph.costs.prediction import known_rounds, predicted_s
+from minitorch.graph.costs.prediction import count_rounds, predict_s
 from minitorch.graph.passes.loops import inside
 from minitorch.graph.passes.optimize import verify_pass
-from minitorch.graph.passes.rewrite import rebuilt, rewrite, simple
+from minitorch.graph.passes.rewrite import rebuild, rewrite, simple
 from minitorch.ops.elementwise import binary
 
 pytestmark = [pytest.mark.as_built, pytest.mark.usefixtures("without_kernels")]
@@ -211,11 +211,11 @@ def counted(limit: Any, step: int = 1) -> Node:
 
 
 def test_rounds_are_counted_where_constants_decide() -> None:
-    assert known_rounds(counted(7)) == 7
-    assert known_rounds(counted(7, step=3)) == 3
-    assert known_rounds(counted(0)) == 0
-    assert known_rounds(counted(10**6), most=50) == 50
-    assert known_rounds(counted(tf.placeholder(tf.int32, ()))) is None
+    assert count_rounds(counted(7)) == 7
+    assert count_rounds(counted(7, step=3)) == 3
+    assert count_rounds(counted(0)) == 0
+    assert count_rounds(counted(10**6), most=50) == 50
+    assert count_rounds(counted(tf.placeholder(tf.int32, ()))) is None
 
 
 def test_a_loop_counts_as_one_node() -> None:
@@ -229,7 +229,7 @@ def test_a_loop_is_predicted_to_take_its_rounds() -> None:
 
     def seconds(count: Any) -> float:
         y = tf.while_loop(lambda i, v: i < count, lambda i, v: (i + 1, v @ v), [0, x])[1]
-        return predicted_s([y], set())
+        return predict_s([y], set())
 
     assert seconds(20) == pytest.approx(2 * seconds(10), rel=0.05)
     assert seconds(tf.placeholder(tf.int32, ())) == pytest.approx(seconds(10), rel=0.1)
@@ -241,7 +241,7 @@ def test_a_pass_that_is_wrong_inside_a_loop_is_stopped_there() -> None:
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if simple(node) and node.op is binary.add.op and node.shape == (2, 3):
-            return rebuilt(binary.mul.op, tf.ones((5, 2, 3)), inputs[0])
+            return rebuild(binary.mul.op, tf.ones((5, 2, 3)), inputs[0])
         return None
 
     wrong = inside(lambda nodes, fed: rewrite(nodes, rule, fed))

@@ -9,7 +9,7 @@ from minitorch.graph.core.node import Node
 from minitorch.graph.costs.machine import Fixed, use
 from minitorch.graph.passes.optimize import PASSES, run_pass, verify_pass
 from minitorch.graph.passes.rematerialize import rematerialize
-from minitorch.graph.passes.rewrite import rebuilt, rewrite, simple
+from minitorch.graph.passes.rewrite import rebuild, rewrite, simple
 from minitorch.ops.elementwise import binary
 from tests.minitorch.graph import random_graphs as graphs
 
@@ -66,7 +66,7 @@ def _wrong(fetches: Any, fed: Any = ()) -> list[Node]:
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if simple(node) and node.op is binary.sub.op and inputs[0].shape == inputs[1].shape:
-            return rebuilt(node.op, inputs[1], inputs[0])
+            return rebuild(node.op, inputs[1], inputs[0])
         return None
 
     return rewrite(fetches, rule, fed)

@@ -1,7 +1,5 @@
 """Python's own questions about nodes: `in`, `index`, `==` of lists, and what has no answer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -52,11 +52,11 @@ def lti_tool(
     public = key.as_dict(private=False, use="sig", alg="RS256")
     outbox = Outbox(store.database, clock, settings.passback_again_s)
     look_s, shown = settings.passback_look_s, store.submissions.for_learners()
-    known, launch = LtiPeople(store.database, clock), f"{url}/lti/launch"
+    people, launch = LtiPeople(store.database, clock), f"{url}/lti/launch"
     return LtiTool(
         Launches(platforms, launch, store.cookie_key, settings.code_s),
-        known,
-        Members(known, platforms, partial(Sessions, platforms, private_key)),
+        people,
+        Members(people, platforms, partial(Sessions, platforms, private_key)),
         Links(platforms, launch, key, store.cookie_key, settings.session_s, title_of),
         Passback(outbox, shown, platforms, private_key, title_of, clock=clock, look_s=look_s),
         {"keys": [public]},

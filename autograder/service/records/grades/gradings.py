@@ -171,8 +171,8 @@ def write_totals(connection: sa.Connection, submission_id: int) -> None:
     )
     for batch, grading_id in list(connection.execute(waiting)):
         values = {"before": now.get("score"), **_totals(connection, submission_id, grading_id)}
-        this = (regradings.c.submission_id == submission_id) & (regradings.c.batch == batch)
-        connection.execute(regradings.update().where(this).values(values))
+        is_regrading = (regradings.c.submission_id == submission_id) & (regradings.c.batch == batch)
+        connection.execute(regradings.update().where(is_regrading).values(values))
 
 
 def _totals(
@@ -215,8 +215,8 @@ def lock_report(connection: sa.Connection, submission_id: int) -> Report:
         Refused: 409, it is not graded.
     """
     origin = teams.origin_of(connection, submission_id)  # copies change after their originals
-    this = sa.select(submissions.c.id).where(submissions.c.id == origin)
-    connection.execute(this.with_for_update(key_share=True))
+    locked = sa.select(submissions.c.id).where(submissions.c.id == origin)
+    connection.execute(locked.with_for_update(key_share=True))
     report = read_published(connection, submission_id)
     if report is None:
         raise Refused(409, f"submission {submission_id}: it is not graded yet.")

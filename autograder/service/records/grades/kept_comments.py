@@ -113,8 +113,8 @@ def count_uses(connection: sa.Connection, lab: str, uses: Counter[tuple[str, str
     """Count what marks have used: how often by (question, line); last in a transaction."""
     column = kept_comments.c
     for (question, text), number in sorted(uses.items()):  # so that two wait in no circle
-        this = (column.lab == lab) & (column.question == question) & (column.text == text)
-        change = kept_comments.update().where(this)
+        is_comment = (column.lab == lab) & (column.question == question) & (column.text == text)
+        change = kept_comments.update().where(is_comment)
         connection.execute(change.values(uses=column.uses + number))
 
 
@@ -128,8 +128,8 @@ def remove(
     """
     comment = next((c for c in of_question(database, lab, question) if c.id == number), None)
     with database.write() as connection:
-        this = kept_comments.c.id == number
-        deleted = comment and connection.execute(kept_comments.delete().where(this)).rowcount
+        is_comment = kept_comments.c.id == number
+        deleted = comment and connection.execute(kept_comments.delete().where(is_comment)).rowcount
         if comment is None or not deleted:
             raise Refused(404, f"comment {number}: {question[:100]}: there is none.")
         before = asdict(comment)

@@ -116,14 +116,14 @@ def assign(
     if not person.is_staff and not remove:
         raise Refused(422, f"assign: {person.login} is {person.role} here: expected staff.")
     row = {"person_id": person.id, **asdict(what)}
-    this = sa.and_(*(assignments.c[name] == value for name, value in row.items()))
+    is_row = sa.and_(*(assignments.c[name] == value for name, value in row.items()))
     with database.write() as connection:
-        there = connection.execute(sa.select(assignments).where(this)).first()
+        there = connection.execute(sa.select(assignments).where(is_row)).first()
         if remove and there is None:
             raise Refused(404, f"assign: {person.login} has no such assignment.")
         if remove == (there is not None):
             change = (
-                assignments.delete().where(this) if remove else assignments.insert().values(row)
+                assignments.delete().where(is_row) if remove else assignments.insert().values(row)
             )
             connection.execute(change)
             action = "take assignment back" if remove else "assign"

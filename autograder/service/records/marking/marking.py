@@ -147,7 +147,7 @@ def desk(all_submissions: Submissions, walk: Walk, at: int) -> Desk | None:
     with all_submissions.database.read() as connection:
         at = _first(connection, lies, pile.c.submission_id == at) or _open(connection, walk) or 0
         at = at or (0 if walk.sample else _first(connection, lies) or 0)
-        this = (pile.c.submission_id == at) & (pile.c.question == walk.question)
+        here = (pile.c.submission_id == at) & (pile.c.question == walk.question)
         before = pile.c.submission_id < at
         earlier = sa.select(pile.c.submission_id).where(lies, before).limit(_MOST_COUNTED + 1)
         place = len(list(connection.scalars(earlier))) + 1
@@ -156,15 +156,15 @@ def desk(all_submissions: Submissions, walk: Walk, at: int) -> Desk | None:
             _first(connection, lies, pile.c.submission_id > at),
         )
         total, left = _counts(connection, walk)
-        row = connection.execute(sa.select(pile.c.alike, second_waits(walk.by)).where(this)).first()
+        row = connection.execute(sa.select(pile.c.alike, second_waits(walk.by)).where(here)).first()
     entry, report = all_submissions.get(at), all_submissions.report(at)
     if entry is None or report is None or row is None:
         return None
     answer = question_of(report, walk.question)
     if row[1]:
         answer = _bare(answer)
-    known = place if place <= _MOST_COUNTED else None
-    return Desk(entry, answer, bool(row[1]), row.alike, *beside, known, total, left)
+    counted_place = place if place <= _MOST_COUNTED else None
+    return Desk(entry, answer, bool(row[1]), row.alike, *beside, counted_place, total, left)
 
 
 def _counts(connection: sa.Connection, walk: Walk) -> tuple[int, int]:

@@ -137,8 +137,8 @@ class SecondMarks(Records):
             bare = Mark.read({"items": (), "comment": "", "points": None, **_object(body)}, answer)
             if bare.points is None:
                 raise Refused(422, "second mark: got no points, expected some.")
-            this = (pile.c.submission_id == number) & (pile.c.question == question)
-            first = sa.select(pile.c.marked_by).where(this, second_waits(by.id))
+            is_answer = (pile.c.submission_id == number) & (pile.c.question == question)
+            first = sa.select(pile.c.marked_by).where(is_answer, second_waits(by.id))
             row = connection.execute(first).first()
             if row is None:
                 refusal = "it waits for no second mark of yours"
@@ -188,8 +188,8 @@ class SecondMarks(Records):
             self._log(connection, "decide", (number, question), by, take)
 
     def _change(self, connection: sa.Connection, which: tuple[int, str], **values: object) -> None:
-        this = (second_marks.c.submission_id == which[0]) & (second_marks.c.question == which[1])
-        connection.execute(second_marks.update().where(this).values(values))
+        is_mark = (second_marks.c.submission_id == which[0]) & (second_marks.c.question == which[1])
+        connection.execute(second_marks.update().where(is_mark).values(values))
 
     def _log(
         self, connection: sa.Connection, what: str, which: tuple[int, str], by: Person, after: Any

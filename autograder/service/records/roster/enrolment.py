@@ -132,9 +132,9 @@ def remove(database: Database, clock: Callable[[], float], person: Person, by: P
     """
     if person.id == by.id:
         raise Refused(409, "remove: this is you: somebody else can remove you.")
-    this = (people.c.id == person.id) & (people.c.role != FORMER)
+    is_person = (people.c.id == person.id) & (people.c.role != FORMER)
     with database.write() as connection:
-        changed = connection.execute(people.update().where(this).values(role=FORMER))
+        changed = connection.execute(people.update().where(is_person).values(role=FORMER))
         if not changed.rowcount:
             raise Refused(409, f"remove: {person.login}: has left the course already.")
         connection.execute(tokens.delete().where(tokens.c.person_id == person.id))
@@ -178,8 +178,8 @@ def enroll(
 def _take_back(roster: Roster, person: Person, role: str, by: str) -> Person:
     """Return somebody who had left, now with a role again."""
     with roster.database.write() as connection:
-        this = people.c.id == person.id
-        connection.execute(people.update().where(this).values(role=role))
+        is_person = people.c.id == person.id
+        connection.execute(people.update().where(is_person).values(role=role))
         audit_log.write(connection, roster.clock(), by, "role", person.login, person.role, role)
         restand_people(connection, person.id)
     return replace(person, role=role)

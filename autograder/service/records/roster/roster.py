@@ -70,8 +70,8 @@ def read(data: bytes, problems: list[Problem]) -> list[Line]:
         columns = [name.strip().lower() for name in rows.pop(0)[1]]
     from_moodle = _MOODLE_EMAIL in columns  # whose list of participants has no login
     columns = _our_names(columns)
-    known = "login" in columns or from_moodle
-    if not known or len(set(columns)) < len(columns):
+    has_logins = "login" in columns or from_moodle
+    if not has_logins or len(set(columns)) < len(columns):
         problem = f"got the columns {', '.join(columns)[:100]!r}"
         raise Refused(422, f"roster: {problem}, expected each once of {', '.join(COLUMNS)}.")
     return _lines(rows, columns, problems)
@@ -147,8 +147,8 @@ def _email(text: str) -> str:
 def _role(text: str) -> str:
     role = _ROLES.get(text.lower())
     if role is None:
-        known = ", ".join((LEARNER, ASSISTANT, INSTRUCTOR))
-        raise Refused(422, f"role: got {text[:60]!r}, expected one of {known}")
+        expected = ", ".join((LEARNER, ASSISTANT, INSTRUCTOR))
+        raise Refused(422, f"role: got {text[:60]!r}, expected one of {expected}")
     return role
 
 

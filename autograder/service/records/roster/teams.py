@@ -185,7 +185,7 @@ def notebook(database: Database, submission_id: int) -> bytes | None:
     return content
 
 
-def handed_in_by(database: Database, submission_ids: Collection[int]) -> dict[int, tuple[str, str]]:
+def find_senders(database: Database, submission_ids: Collection[int]) -> dict[int, tuple[str, str]]:
     """Return, of those submissions that are a team's, the team and the name of who handed it in."""
     copy = team_copies.c
     ours = copy.submission_id.in_(submission_ids) | copy.origin_id.in_(submission_ids)

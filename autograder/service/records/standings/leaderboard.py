@@ -147,14 +147,14 @@ def _pseudonyms(database: Database, person_ids: Collection[int]) -> dict[int, st
         connection.execute(one_row.with_for_update())  # of two servers one draws at a time
         every = {row[0]: row[1] for row in connection.execute(chosen)}
         missing = sorted(set(person_ids) - every.keys())
-        drawn = dict(zip(missing, _drawn(set(every.values()), len(missing)), strict=True))
+        drawn = dict(zip(missing, _draw_names(set(every.values()), len(missing)), strict=True))
         rows = [{"person_id": number, "pseudonym": name} for number, name in drawn.items()]
         if rows:
             connection.execute(pseudonyms.insert(), rows)
     return every | drawn
 
 
-def _drawn(taken: set[str], count: int) -> list[str]:
+def _draw_names(taken: set[str], count: int) -> list[str]:
     """Return names that nobody has; where there are too few, some with a number."""
     plain = [f"{colour} {animal}" for colour in _COLOURS.split() for animal in _ANIMALS.split()]
     rounds = 1 + (len(taken) + count - 1) // len(plain)

@@ -163,8 +163,8 @@ def _restand(
             "score": counts_now,
         }
         rows.append({"whose": person, **values})
-    this = (standings.c.person_id == sa.bindparam("whose")) & (standings.c.lab == lab)
-    connection.execute(standings.update().where(this), rows)
+    is_standing = (standings.c.person_id == sa.bindparam("whose")) & (standings.c.lab == lab)
+    connection.execute(standings.update().where(is_standing), rows)
     leaderboard.keep(connection, lab, person_ids)
     return change
 

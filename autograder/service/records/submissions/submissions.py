@@ -241,8 +241,8 @@ class Submissions(Records):
 
     def states(self, numbers: Collection[int]) -> dict[int, str]:
         """Return the states of some submissions, as learners' pages have them."""
-        known = [number for number in numbers if is_id(number)]
-        query = sa.select(submissions.c.id, _PAGE_STATE).where(submissions.c.id.in_(known))
+        ids = [number for number in numbers if is_id(number)]
+        query = sa.select(submissions.c.id, _PAGE_STATE).where(submissions.c.id.in_(ids))
         return {row[0]: row[1] for row in self.database.rows(query)}
 
     def latest(self, lab: str) -> list[tuple[int, str]]:

@@ -295,14 +295,14 @@ def _fresh(
     return fresh
 
 
-def _put(connection: sa.Connection, now: float, made: Import, by: Person) -> None:
+def _put(connection: sa.Connection, now: float, plan: Import, by: Person) -> None:
     """Write down what an import changes, with a line of its own if it is anything."""
-    for lab, (before, after) in made.rules.items():
+    for lab, (before, after) in plan.rules.items():
         put_rules(connection, now, lab, before or Rules(), after, by)
-    if made.rule[0] != made.rule[1]:
-        put_rule(connection, now, *made.rule, by)
-    for comment in made.comments:
+    if plan.rule[0] != plan.rule[1]:
+        put_rule(connection, now, *plan.rule, by)
+    for comment in plan.comments:
         kept_comments.add(connection, now, by, comment)
-    if made.rules or made.comments or made.rule[0] != made.rule[1]:
-        counts = {n: v for n, v in made.to_dict().items() if isinstance(v, int)}
+    if plan.rules or plan.comments or plan.rule[0] != plan.rule[1]:
+        counts = {n: v for n, v in plan.to_dict().items() if isinstance(v, int)}
         audit_log.write(connection, now, by.login, "import term", "course", after=counts)

@@ -14,7 +14,7 @@ from autograder.service.records.grades import course_rule
 from autograder.service.records.grades.course_rule import CourseRule
 from autograder.service.records.grades.decisions import decide
 from autograder.service.records.people import Person
-from autograder.service.records.roster.teams import handed_in_by
+from autograder.service.records.roster.teams import find_senders
 from autograder.service.reports import exports, gradebook, platforms
 from autograder.service.reports.everybodys_totals import bring_up_to_date
 from autograder.service.web import access, openapi, views
@@ -48,7 +48,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
             bring_up_to_date(store.submissions)
         rows_page = gradebook.page(store.submissions, replace(asked, lab=lab))
         numbers = [entry.id for row in rows_page.rows for entry in row.labs.values()]
-        teams = handed_in_by(store.database, numbers)
+        teams = find_senders(store.database, numbers)
         return {
             "rows": [views.gradebook_row(row, teams) for row in rows_page.rows],
             "page": asked.page,
@@ -153,9 +153,9 @@ def _add_decisions(api: APIRouter, pages: APIRouter, course: Course) -> None:
         learner = course.person(login)
         decide(store.database, store.clock(), lab, learner, body, by)
         now = [vars(d) for d in store.submissions.decisions([learner.id], lab)]
-        known = {name: now[0][name] for name in ("points", "max_score", "comment")} if now else {}
-        excused = bool(now) and known["points"] is None
-        return {"lab": lab, "login": learner.login, "excused": excused, **known}
+        decided = {name: now[0][name] for name in ("points", "max_score", "comment")} if now else {}
+        excused = bool(now) and decided["points"] is None
+        return {"lab": lab, "login": learner.login, "excused": excused, **decided}
 
     @pages.get("/rule")
     def show_rule(person: access.InstructorVisitor) -> Response:

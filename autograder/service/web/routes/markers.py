@@ -155,8 +155,8 @@ def _require_known(course: Course, what: Assignment) -> None:
         ("section", what.section, sections),
     ):
         if name and name not in names:
-            known = ", ".join(names)[:200] or "none"
-            raise Refused(404, f"assign: {kind}: got {name!r}, expected one of: {known}.")
+            expected = ", ".join(names)[:200] or "none"
+            raise Refused(404, f"assign: {kind}: got {name!r}, expected one of: {expected}.")
 
 
 def _as_dict(marker: Marker) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from autograder.service.records.marking import marking
 from autograder.service.records.marking.marking import Walk
 from autograder.service.records.marks import mark_digest, question_of
 from autograder.service.records.people import Person
-from autograder.service.records.roster.teams import handed_in_by
+from autograder.service.records.roster.teams import find_senders
 from autograder.service.web import access, openapi, views
 from autograder.service.web.course import Course
 from autograder.service.web.forms import NO_NUL, Digest, Fields, Json, OfQuestion, number
@@ -73,7 +73,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
     @api.put("/submissions/{number}/marks", openapi_extra=openapi.MARKS)
     def put_marks(by: access.Staff, entry: access.CallersEntry, body: Json) -> dict[str, Any]:
         submissions.mark(entry.id, body, by)
-        teams = handed_in_by(course.store.database, [entry.id])
+        teams = find_senders(course.store.database, [entry.id])
         return views.summary(submissions.get(entry.id) or entry, teams)
 
     @api.get("/grading/{lab}/{question}")

@@ -68,8 +68,8 @@ def _add_many(api: APIRouter, course: Course) -> None:
         kind, section, renew = (
             body.get(name, other) for name, other in (("kind", "token"), *_WHOM.items())
         )
-        known = set(body) <= {"kind", *_WHOM} and isinstance(renew, bool)
-        if not known or not isinstance(kind, str) or not isinstance(section, str):
+        well_formed = set(body) <= {"kind", *_WHOM} and isinstance(renew, bool)
+        if not well_formed or not isinstance(kind, str) or not isinstance(section, str):
             expected = '{"kind": "token", "section": "", "renew": false}'
             raise Refused(422, f"tokens: expected {expected}.")
         head, *rows = _give_many(course, by, kind, section, renew)
@@ -179,8 +179,8 @@ def _add_learner(pages: APIRouter, course: Course) -> None:
 def _enroll(course: Course, body: dict[str, Any], role: str, by: Person) -> dict[str, Any]:
     lives_s = course.settings.bearer_s
     person, token, ends = enroll(course.store.roster, body, lives_s, role=role, by=by.login)
-    known = {"login": person.login, "name": person.name, "role": person.role}
-    return {**known, "token": token, "expires": iso(ends)}
+    facts = {"login": person.login, "name": person.name, "role": person.role}
+    return {**facts, "token": token, "expires": iso(ends)}
 
 
 def _add_teams(api: APIRouter, pages: APIRouter, course: Course) -> None:

@@ -17,7 +17,7 @@ from autograder.service.database.schema import PARKED, STORED
 from autograder.service.errors import Refused
 from autograder.service.records.marks import mark_digest, question_of
 from autograder.service.records.people import LEARNER, Person
-from autograder.service.records.roster.teams import handed_in_by
+from autograder.service.records.roster.teams import find_senders
 from autograder.service.records.submissions import drafts
 from autograder.service.records.submissions.intake import Receipt
 from autograder.service.records.submissions.submissions import Entry, Submissions
@@ -57,7 +57,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
     @api.get("/submissions/{number}")
     def read_submission(person: access.Caller, entry: access.CallersEntry) -> dict[str, Any]:
         report = _read_report(course, person, entry)
-        shown = views.summary(entry, handed_in_by(course.store.database, [entry.id]))
+        shown = views.summary(entry, find_senders(course.store.database, [entry.id]))
         shown["report"] = report and to_gradescope(report, staff=person.is_staff)
         shown["reason"] = entry.reason if person.is_staff else _reason_for_learner(entry, report)
         return shown
@@ -132,7 +132,7 @@ def _show_list(course: Course, person: Person, number: int, before: int) -> Resp
         entries=entries,
         later=start > 0,
         more=entries[-1].id if len(entries) == PAGE_ROWS else None,
-        teams=handed_in_by(course.store.database, [entry.id for entry in entries]),
+        teams=find_senders(course.store.database, [entry.id for entry in entries]),
         drafts=course.drafts_for(person),
         requests=[] if person.is_staff else course.store.requests.of_person(person.id),
         **course.news(person),
@@ -146,7 +146,7 @@ def _show_submission(course: Course, person: Person, entry: Entry, *, viewed_as:
     return course.page(
         "submission",
         threads=requests.threads(entry),
-        team=handed_in_by(course.store.database, [entry.id]).get(entry.id),
+        team=find_senders(course.store.database, [entry.id]).get(entry.id),
         refusal=requests.refusal(entry),
         person=person,
         entry=entry,
@@ -163,7 +163,7 @@ def _write_list(all_submissions: Submissions, before: int, most: int | None) -> 
     """Yield a list as JSON, the newest first: at most so many, or all that there are."""
     separator = "["
     while entries := all_submissions.page(most or _AT_ONCE, before=before):
-        teams = handed_in_by(all_submissions.database, [entry.id for entry in entries])
+        teams = find_senders(all_submissions.database, [entry.id for entry in entries])
         for entry in entries:
             yield f"{separator}{json.dumps(views.summary(entry, teams))}"
             separator = ",\n"

@@ -13,8 +13,6 @@ death; in a loop one more variable, the turn, hands that order from one iteratio
 Source: Yu et al., Dynamic Control Flow in Large-Scale Machine Learning, EuroSys 2018, section 4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -142,7 +140,7 @@ class Level:
 
     new: dict[Node, Node]
     nodes_of_loop: LoopNodes | None = None
-    outside: Level | None = None
+    outside: "Level | None" = None
     pivot: Node | None = None
     turn: Node | None = None
     effects: list[Node] = field(default_factory=list)
@@ -164,15 +162,15 @@ class Lowering:
 
     def lower_nodes(self, nodes: Sequence[Node], level: Level) -> list[Node]:
         """Return what stands for `nodes`, once all that they need has been built in `level`."""
-        known = set(level.new)
-        order = schedule(nodes, known)
-        risky, before = maybe_dead(order, known), Effects()
+        ready = set(level.new)
+        order = schedule(nodes, ready)
+        risky, before = maybe_dead(order, ready), Effects()
         for node in order:
-            if node in known or _is_taken(node):
+            if node in ready or _is_taken(node):
                 continue
             if isinstance(node.op, While):
                 taken = [
-                    n for n in order if n not in known and _is_taken(n) and n.inputs[0] is node
+                    n for n in order if n not in ready and _is_taken(n) and n.inputs[0] is node
                 ]
                 first, last = self._loop(node, level, risky, taken)
                 level.new[node] = last  # for what only waits for the loop

@@ -1,7 +1,5 @@
 """A lowered graph as tables of numbers, which is what a token executor runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any

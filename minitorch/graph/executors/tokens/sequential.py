@@ -4,8 +4,6 @@ The graph is lowered, so loops are operators like any other. Which of the operat
 runs next changes nothing in the result; `shuffle` picks at random, to show it.
 """
 
-from __future__ import annotations
-
 import random
 from collections import deque
 from collections.abc import Sequence

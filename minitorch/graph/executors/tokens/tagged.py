@@ -16,8 +16,6 @@ for each tag, when all its inputs with that tag are there. The rules:
 Source: Yu et al., Dynamic Control Flow in Large-Scale Machine Learning, EuroSys 2018, section 4.3.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -32,7 +30,7 @@ class Firing(NamedTuple):
     """An operator with all its inputs; `dead` if it is not to be computed."""
 
     spot: int
-    iteration: Iteration
+    iteration: "Iteration"
     inputs: list[object]
     dead: bool
 
@@ -53,7 +51,7 @@ class Iteration:
 
     __slots__ = ("busy", "cells", "frame", "number", "spent")
 
-    def __init__(self, frame: FrameRun, number: int) -> None:
+    def __init__(self, frame: "FrameRun", number: int) -> None:
         self.frame, self.number = frame, number
         self.cells: dict[int, Cell] = {}
         self.spent: set[int] = set()  # Merges that have fired while inputs are still to come
