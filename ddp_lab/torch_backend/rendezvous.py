@@ -25,14 +25,14 @@ from weakref import WeakKeyDictionary
 from ddp_lab.errors import InvalidArgument, RankLost, RankTimeout
 from ddp_lab.handle import finish_all
 from ddp_lab.transport.base import Transport
-from ddp_lab.transport.board import FAILED, RETURNED, Board
+from ddp_lab.transport.board import ENDED, FAILED, Board, first_failure
 from ddp_lab.transport.hosts import HostsTransport
 from ddp_lab.transport.links.link import Hosts, Link, home_of, hosts_of
 from ddp_lab.transport.links.measured_link import measure
 from ddp_lab.transport.shm.segment import Segment
 from ddp_lab.transport.shm.shm import ShmTransport
 from ddp_lab.transport.tcp.circles import Waits
-from ddp_lab.transport.tcp.local_board import last_words
+from ddp_lab.transport.tcp.local_board import last_words, name_first
 from ddp_lab.transport.tcp.meeting import Address, connect_to, listen
 
 ARENA_BYTES = 2 << 30  # of addresses: groups are many, and most are small
@@ -51,7 +51,8 @@ def _say_how_it_ends() -> None:
     why = last_words().decode()
     for board, (pid, rank) in list(_boards.items()):
         if pid == os.getpid():  # and no child of it
-            board.end(rank, FAILED if why else RETURNED, why)
+            others = ((peer, board.read(peer)) for peer in range(board.size))
+            board.end(rank, FAILED if why else ENDED, name_first(rank, why, first_failure(others)))
 
 
 @dataclass(frozen=True)
