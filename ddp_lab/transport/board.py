@@ -8,7 +8,7 @@ ended, or is in another collective, or waits itself for a third rank at such a l
 import re
 import threading
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -107,10 +107,22 @@ class Onlooker(threading.Thread):
     is_idle = True
 
 
+# the threads that wait, without a limit, for a job of another one, and whether that has ended
+dependent: dict[threading.Thread, Callable[[], bool]] = {}
+
+
 def is_alone(ranks: Collection[threading.Thread] = ()) -> bool:
-    """Return whether no thread of this process can send but the calling one and `ranks`."""
+    """Return whether no thread of this process can send but the calling one and `ranks`.
+
+    One that waits for a job cannot before some thread has ended that, and so is not idle itself.
+    """
     able = {threading.current_thread(), *ranks}
-    return all(t in able or getattr(t, "is_idle", False) for t in threading.enumerate())
+    return all(t in able or _is_passive(t) for t in threading.enumerate())
+
+
+def _is_passive(thread: threading.Thread) -> bool:
+    has_ended = dependent.get(thread)
+    return getattr(thread, "is_idle", False) or (has_ended is not None and not has_ended())
 
 
 @runtime_checkable
