@@ -102,7 +102,9 @@ def run(python: Any, folder: Path, case: str) -> Any:
     return python(folder / "train.py", *((folder / "store", rank, case) for rank in range(2)))
 
 
-@pytest.mark.parametrize("case", ["both receive", "one receives", "one waits for a work", "after a callback"])
+@pytest.mark.parametrize(
+    "case", ["both receive", "one receives", "one waits for a work", "after a callback"]
+)
 def test_a_circle_is_told_whatever_the_timeout_of_the_group(
     case: str, python: Any, tmp_path: Path
 ) -> None:
