@@ -13,6 +13,7 @@ from weakref import WeakSet, finalize
 
 from ddp_lab.arguments import wait_limit
 from ddp_lab.errors import RankTimeout
+from ddp_lab.transport.board import dependent
 
 EXIT_S = 0.5  # for all jobs that still run when the interpreter ends: some never would
 KEPT = 4  # threads of a crew that wait for its next jobs; more end with their job
@@ -36,7 +37,9 @@ class Handle:
             RankTimeout: it is not there after `timeout_s`; waiting again is allowed.
             Exception: whatever the collective raised.
         """
-        if not self._done.wait(wait_limit("wait", timeout_s)):
+        if timeout_s is None:
+            self._await_end()
+        elif not self._done.wait(wait_limit("wait", timeout_s)):
             raise RankTimeout(
                 f"wait: not complete after {timeout_s} s. Wait again, or see which rank is late."
             )
@@ -56,15 +59,25 @@ class Handle:
 
     def exception(self) -> BaseException | None:
         """Return what the collective raised, or None; waits for its end."""
-        self._done.wait()
+        self._await_end()
         self.seen = True
         return self._error
 
     def raise_unseen(self) -> None:
         """Wait for the end, and raise what the collective raised if nobody has asked."""
-        self._done.wait()
+        self._await_end()
         if self._error is not None and not self.seen:
             raise self._error
+
+    def _await_end(self) -> None:
+        """Wait for the end, and let those who look for circles of waits know."""
+        if not self._done.is_set():
+            thread = threading.current_thread()
+            dependent[thread] = self._done.is_set
+            try:
+                self._done.wait()
+            finally:
+                dependent.pop(thread, None)
 
     def when_done(self, callback: Callable[["Handle"], None]) -> None:
         """Call `callback(self)` at the end, at once if that is past."""

@@ -45,13 +45,14 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> ProcessGroup
 
 def create_for_torch(options: Any, _: Any) -> ProcessGroup:
     """Return a new group as torch asks for it; ranks of its default group need not meet again."""
-    world = dist.group.WORLD
-    ranks = options.global_ranks_in_group
-    if not isinstance(world, ProcessGroup) or not (
-        part := world.roster.part(ranks, options.group_id)
-    ):
-        return create(options.store, options.group_rank, options.group_size, options.timeout)
-    group = _create(options.store, options.group_rank, part, options.timeout)
+    world, ranks, store = dist.group.WORLD, options.global_ranks_in_group, options.store
+    if not isinstance(world, ProcessGroup):
+        return create(store, options.group_rank, options.group_size, options.timeout)
+    part = world.roster.part(ranks, options.group_id)
+    if part is None:
+        group = create(store, options.group_rank, options.group_size, options.timeout)
+    else:
+        group = _create(store, options.group_rank, part, options.timeout)
     share_waits(world.comm._transport, group.comm._transport, ranks)
     return group
 

@@ -48,7 +48,7 @@ class Failure(Exception):
     """What a future that failed holds: whoever looks for tensors in it gets the error."""
 
     def __reduce__(self) -> str:
-        raise self.args[0]
+        raise self.args[0].with_traceback(None)  # C++ would write all of it into the message
 
 
 def _raise(failure: Failure | Any) -> Any:

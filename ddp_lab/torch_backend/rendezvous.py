@@ -25,15 +25,16 @@ from weakref import WeakKeyDictionary
 from ddp_lab.errors import InvalidArgument, RankLost, RankTimeout
 from ddp_lab.handle import finish_all
 from ddp_lab.transport.base import Transport
-from ddp_lab.transport.board import FAILED, RETURNED, Board
+from ddp_lab.transport.board import ENDED, FAILED, Board, first_failure
 from ddp_lab.transport.hosts import HostsTransport
 from ddp_lab.transport.links.link import Hosts, Link, home_of, hosts_of
 from ddp_lab.transport.links.measured_link import measure
 from ddp_lab.transport.shm.segment import Segment
 from ddp_lab.transport.shm.shm import ShmTransport
 from ddp_lab.transport.tcp.circles import Waits
-from ddp_lab.transport.tcp.local_board import last_words
+from ddp_lab.transport.tcp.local_board import last_words, name_first
 from ddp_lab.transport.tcp.meeting import Address, connect_to, listen
+from ddp_lab.transport.tcp.tcp import TcpTransport
 
 ARENA_BYTES = 2 << 30  # of addresses: groups are many, and most are small
 LOOKS_S = 5e-5, 0.02  # between two looks at the store: at first, at the longest
@@ -51,7 +52,8 @@ def _say_how_it_ends() -> None:
     why = last_words().decode()
     for board, (pid, rank) in list(_boards.items()):
         if pid == os.getpid():  # and no child of it
-            board.end(rank, FAILED if why else RETURNED, why)
+            others = ((peer, board.read(peer)) for peer in range(board.size))
+            board.end(rank, FAILED if why else ENDED, name_first(rank, why, first_failure(others)))
 
 
 @dataclass(frozen=True)
@@ -127,8 +129,12 @@ def join(store: Any, rank: int, roster: Roster, timeout_s: float) -> Transport:
 
 
 def share_waits(whole: Transport, part: Transport, ranks: Sequence[int]) -> None:
-    """Follow circles of waits from a group of one host's ranks, of `whole`, to its other groups."""
+    """Follow circles of waits from a group of some of the ranks of `whole` to its other groups."""
     near = whole.near if isinstance(whole, HostsTransport) else whole
+    if isinstance(part, HostsTransport):
+        if isinstance(part.far, TcpTransport) and isinstance(near, ShmTransport) and near.waits:
+            part.far.look_beyond_group(near.waits, ranks)
+        part = part.near
     if isinstance(near, ShmTransport) and isinstance(part, ShmTransport):
         part.look_beyond_group(near, ranks)
 

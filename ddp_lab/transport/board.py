@@ -5,17 +5,25 @@ reads it until somebody has waited for a while. Then it turns a hang into a fact
 ended, or is in another collective, or waits itself for a third rank at such a line.
 """
 
+import re
 import threading
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from ddp_lab.errors import Deadlock, RankLost, RankTimeout
 from ddp_lab.transport import header as headers
 
-RUNNING, RETURNED, FAILED = 0, 1, 2
+RUNNING, RETURNED, FAILED, ENDED = range(4)  # ended: by itself, whatever its exit code
 NOBODY = -1
+ENDS = {RETURNED: "has returned", ENDED: "has ended", FAILED: "has failed"}
+# an error of a wait for a lost rank, whatever is around it; and one that such a rank has left
+LOSS = re.compile(
+    r"RankLost: .*?(rank \d+ (?:has|is) .*)"
+    r"(?:: rank \d+ (?:still waits|could not send)|\. See whether)"
+)
+LOSS_OF_LOST = re.compile(r"\(RankLost: (rank .*)\)")
 
 
 @dataclass(frozen=True)
@@ -99,10 +107,22 @@ class Onlooker(threading.Thread):
     is_idle = True
 
 
+# the threads that wait, without a limit, for a job of another one, and whether that has ended
+dependent: dict[threading.Thread, Callable[[], bool]] = {}
+
+
 def is_alone(ranks: Collection[threading.Thread] = ()) -> bool:
-    """Return whether no thread of this process can send but the calling one and `ranks`."""
+    """Return whether no thread of this process can send but the calling one and `ranks`.
+
+    One that waits for a job cannot before some thread has ended that, and so is not idle itself.
+    """
     able = {threading.current_thread(), *ranks}
-    return all(t in able or getattr(t, "is_idle", False) for t in threading.enumerate())
+    return all(t in able or _is_passive(t) for t in threading.enumerate())
+
+
+def _is_passive(thread: threading.Thread) -> bool:
+    has_ended = dependent.get(thread)
+    return getattr(thread, "is_idle", False) or (has_ended is not None and not has_ended())
 
 
 @runtime_checkable
@@ -225,11 +245,24 @@ def is_ending(board: Board, rank: int) -> bool:
 
 def fate(entry: Entry) -> str:
     """Return how a rank has ended, and why as far as its entry says."""
-    return f"{_end(entry)} ({entry.why})" if entry.why else _end(entry)
+    return f"{ENDS[entry.state]} ({entry.why})" if entry.why else ENDS[entry.state]
 
 
-def _end(entry: Entry) -> str:
-    return "has returned" if entry.state == RETURNED else "has failed"
+def first_cause(words: str) -> str:
+    """Return the words of an error, or of one that tells of a lost rank what ended the first."""
+    loss = LOSS.search(words)
+    if loss is None:
+        return words
+    before = LOSS_OF_LOST.search(loss[1])
+    return f"RankLost: {before[1] if before else loss[1]}"
+
+
+def first_failure(entries: Iterable[tuple[int, Entry]]) -> tuple[int, str] | None:
+    """Return a rank that has failed by itself, not for the loss of another, and why."""
+    for rank, entry in entries:
+        if entry.state == FAILED and not entry.why.startswith("RankLost: "):
+            return rank, entry.why
+    return None
 
 
 def compare(mine: bytes, theirs: bytes, rank: int, peer: int) -> None:
@@ -272,7 +305,7 @@ def sentence(entries: Iterable[tuple[int, Entry]]) -> str:
 
 def _state(entry: Entry) -> str:
     if entry.state != RUNNING:
-        return _end(entry)
+        return ENDS[entry.state]
     operation = headers.operation_of(entry.doing) if entry.doing else ""
     site = headers.site_of(entry.doing) if entry.doing else ""
     waits_at = entry.waits_at.decode()

@@ -24,11 +24,11 @@ class HostsTransport(Transport, Probes):
         self.hosts = hosts
         self.link = link
         self.board = near.board  # type: ignore[attr-defined]
-        self.near, self._far = near, far
+        self.near, self.far = near, far
         self._neighbours = frozenset(home_of(self.rank, hosts))
 
     def _way_to(self, peer: int) -> Any:
-        return self.near if peer in self._neighbours else self._far
+        return self.near if peer in self._neighbours else self.far
 
     def isend(self, array: NDArray, dst: int, *, channel: int = 0, header: bytes = b"") -> Work:
         sent: Work = self._way_to(dst).isend(array, dst, channel=channel, header=header)
@@ -55,9 +55,9 @@ class HostsTransport(Transport, Probes):
 
     def tolerate(self, ranks: set[int]) -> None:
         """Let the silence of these ranks' hosts end only waits for themselves."""
-        if isinstance(self._far, Tells):
-            self._far.tolerate(ranks)
+        if isinstance(self.far, Tells):
+            self.far.tolerate(ranks)
 
     def close(self) -> None:
-        self._far.close()
+        self.far.close()
         self.near.close()

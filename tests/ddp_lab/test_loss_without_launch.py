@@ -29,7 +29,7 @@ TCP = """
                 raise KeyError("lost")
             elif how == "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
-            sys.exit()
+            sys.exit(3)  # of which its interpreter tells nobody
         comm.all_reduce(np.zeros(4), algorithm="ring")
     except ddp_lab.RankLost as error:
         print(error)
@@ -51,7 +51,7 @@ def run_ranks(
     [
         ("raises", "rank 1 has failed (KeyError: 'lost')", "KeyError: 'lost'"),
         ("killed", "rank 1 has failed (connection closed", "connection closed"),
-        ("returns", "rank 1 has returned", ""),
+        ("ends", "rank 1 has ended", ""),
     ],
 )
 def test_ranks_joined_by_tcp_are_told_who_is_gone_and_why(
@@ -68,7 +68,7 @@ def test_ranks_joined_by_tcp_are_told_who_is_gone_and_why(
     ("how", "says"),
     [
         ("raises", "rank 1 has failed (KeyError: 'lost')"),
-        ("returns", "rank 1 has returned"),
+        ("ends", "rank 1 has ended"),
     ],
 )
 def test_ranks_of_torchrun_that_share_memory_are_told_too(
@@ -76,6 +76,42 @@ def test_ranks_of_torchrun_that_share_memory_are_told_too(
 ) -> None:
     outputs = run_ranks(python, TCP, 2, how, MASTER_PORT=port, TORCHELASTIC_RUN_ID="run")
     assert says in outputs[0]
+
+
+CHAIN = """
+    import sys
+    import torch
+    import torch.distributed as dist
+    import ddp_lab.torch_backend
+
+    rank, ends = int(sys.argv[2]), sys.argv[3] == "ends"
+    dist.init_process_group(
+        "ddp_lab", init_method=f"file://{sys.argv[1]}", rank=rank, world_size=4
+    )
+    dist.barrier()
+    if rank == 3:
+        raise KeyError("lost")
+    try:
+        dist.recv(torch.ones(1), rank + 1)
+    except ddp_lab.RankLost:
+        if rank != 2 or not ends:
+            raise
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ("raises", "rank 1 has failed (RankLost: rank 3 has failed (KeyError: 'lost')): rank 0"),
+        ("ends", "rank 2 has ended (rank 3 was the first to fail: KeyError: 'lost')): rank 0"),
+    ],
+)
+def test_what_ended_the_first_of_a_chain_of_ranks_is_said_once(
+    python: Any, tmp_path: Path, how: str, says: str
+) -> None:
+    ranks = python(CHAIN, *((tmp_path / "store", rank, how) for rank in range(4)))
+    assert says in ranks[0].errors
+    assert ranks[0].errors.count("KeyError") == 1
 
 
 C10D = """
@@ -212,7 +248,7 @@ def test_a_rank_that_gives_up_tells_the_others_who_failed_first() -> None:
     leaving.close()
     with pytest.raises(
         ddp_lab.RankLost,
-        match=r"rank 2 has returned \(rank 1 was the first to fail: KeyError: 'lost'\)",
+        match=r"rank 2 has ended \(rank 1 was the first to fail: KeyError: 'lost'\)",
     ):
         waiting.irecv(2).wait()
     waiting.close()

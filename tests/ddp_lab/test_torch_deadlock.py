@@ -74,9 +74,11 @@ def give_up_a_collective():
     dist.recv(x, other)
 
 receive = lambda: dist.recv(x, other)
+work = lambda: dist.all_reduce(x, async_op=True).wait()
 CASES = {
     "both receive": (receive, receive),
     "one receives": (dist.barrier, receive),
+    "one waits for a work": (receive, work),
     "after a callback": (lambda: (call_back(), receive()),) * 2,
     "a thread sends": (send_from_a_thread, receive_and_answer),
     "a thread receives": (receive_in_a_thread, receive_and_answer),
@@ -100,14 +102,17 @@ def run(python: Any, folder: Path, case: str) -> Any:
     return python(folder / "train.py", *((folder / "store", rank, case) for rank in range(2)))
 
 
-@pytest.mark.parametrize("case", ["both receive", "one receives", "after a callback"])
+@pytest.mark.parametrize(
+    "case", ["both receive", "one receives", "one waits for a work", "after a callback"]
+)
 def test_a_circle_is_told_whatever_the_timeout_of_the_group(
     case: str, python: Any, tmp_path: Path
 ) -> None:
     first, second = run(python, tmp_path, case)
     assert "Deadlock: " in first.errors
     assert "rank 0 waits for rank 1 in " in first.errors
-    assert "rank 1 waits for rank 0 in recv at " in first.errors
+    waits_in = "all_reduce" if "work" in case else "recv"
+    assert f"rank 1 waits for rank 0 in {waits_in} at " in first.errors
     assert "rank 0 has failed (Deadlock: " in second.errors
 
 

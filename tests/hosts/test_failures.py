@@ -101,6 +101,40 @@ def test_a_circle_under_torch_is_told_in_memory_and_over_tcp(
         assert "rank 0 has failed (Deadlock: " in last_line(other.text)
 
 
+GROUPS = """
+    import datetime
+    import torch
+    import torch.distributed as dist
+    import ddp_lab.torch_backend
+
+    dist.init_process_group("ddp_lab", timeout=datetime.timedelta(seconds=100))
+    rank, x = dist.get_rank(), torch.ones(4)
+    two, last = dist.new_group([0, 2]), dist.new_group([1, 2])
+    dist.barrier()
+    if rank == 0:
+        dist.recv(x, 1)
+    if rank == 1:
+        dist.all_reduce(x, group=last, async_op=True).wait()
+    dist.all_reduce(x, group=two)
+"""
+
+
+def test_a_circle_over_groups_that_span_hosts_is_told(
+    hosts: Callable[..., Hosts], on: Any, script: Any
+) -> None:
+    pair, program = hosts(2), script(GROUPS)
+    first, *others = (on(pair, rank // 2, [program], ranks_of(3, rank)) for rank in range(3))
+    assert first.end() == 1
+    line = last_line(first.text)
+    assert "Deadlock: " in line
+    assert f"rank 0 waits for rank 1 in recv at {program}:12" in line
+    assert f"rank 1 waits for rank 2 in all_reduce at {program}:14" in line
+    assert f"rank 2 waits for rank 0 in all_reduce at {program}:15" in line
+    for other in others:
+        assert other.end() == 1
+        assert "rank 0 has failed (Deadlock: " in last_line(other.text)
+
+
 INIT = """
     import ddp_lab
 

@@ -11,6 +11,9 @@ a message that was sent before the sender's own wait (it would be here), during 
 send) or after it (then that one ended first). So no clock is asked, and answers that are out of
 date name waits that nobody is in and close no circle.
 
+All groups of a process have one number of its waits, and number ranks alike. A question goes by the
+connection on which the message would come: so what was sent there before the answer is here.
+
 Ranks of one host do not ask: each posts its chain on the board. Who reads a post, looks for what it
 waits for, and goes on with that post, knows what an answer would have told.
 
@@ -20,8 +23,8 @@ May import: nothing.
 """
 
 import json
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any, TypeAlias
 
 Wait: TypeAlias = tuple[int, int, str]  # a rank, the number of its wait, and the wait in words
 LONGEST = 16 * 1024  # bytes of an answer; a circle with more words is not told
@@ -30,41 +33,53 @@ LONGEST = 16 * 1024  # bytes of an answer; a circle with more words is not told
 class Waits:
     """This rank's wait, and what others have said of theirs."""
 
-    def __init__(self, tell: Callable[[int, bytes], bool]) -> None:
-        """Keep what sends a peer an answer, or a question, b"", and returns whether it could."""
+    def __init__(self, tell: Callable[[Any, bytes], bool]) -> None:
+        """Keep what sends a peer an answer, or a question, b"", and returns whether it could.
+
+        Here and below a peer is whatever stands for the connection to it.
+        """
         self._tell = tell
         self.post: Callable[[bytes], None] | None = None  # shows an answer to this host's ranks
         self._posted = b""
         self._number = 0
         self._has_asked = False
-        self._told: dict[int, bytes] = {}  # by peer that has asked: the last answer to it
-        self._answers: dict[int, list[Wait]] = {}  # by peer: its last one
+        self._told: dict[Hashable, bytes] = {}  # by peer that has asked: the last answer to it
+        self._answers: dict[Hashable, list[Wait]] = {}  # by peer: its last one
 
     def begin(self) -> None:
         """Count a wait: this rank may have sent something since the last one."""
         self._number += 1
         self._has_asked = False
 
-    def hear(self, peer: int, words: bytes) -> None:
+    def forget(self, peers: Iterable[Hashable]) -> None:
+        """Forget connections that are closed."""
+        for peer in peers:
+            self._told.pop(peer, None)
+            self._answers.pop(peer, None)
+
+    def hear(self, peer: Hashable, words: bytes) -> None:
         """Take a question or an answer."""
         if words:
             self._answers[peer] = parse(words)
         else:
             self._told.setdefault(peer, b"")
 
-    def circle(self, rank: int, peer: int, words: str, has_come: Callable[[], bool]) -> list[Wait]:
-        """Return the circle that the wait of `rank` for `peer` is part of, [] if none is known.
+    def circle(
+        self, rank: int, peer: Hashable, words: str, has_come: Callable[[], bool]
+    ) -> list[Wait]:
+        """Return the circle that the wait of `rank` for a peer is part of, [] if none is known.
 
         While it lasts, nobody in this process can send.
 
         Args:
+            peer: None if it is this rank itself.
             words: the wait.
             has_come: whether what is waited for is here.
         """
-        chain = [(rank, self._number, words)] if peer == rank else self._answers.get(peer, [])
+        chain = [(rank, self._number, words)] if peer is None else self._answers.get(peer, [])
         if has_come():  # asked after the answer was looked up
             return []
-        self._has_asked = self._has_asked or self._tell(peer, b"")
+        self._has_asked = self._has_asked or peer is None or self._tell(peer, b"")
         return self.close(rank, words, chain)
 
     def close(self, rank: int, words: str, chain: list[Wait]) -> list[Wait]:

@@ -83,8 +83,15 @@ class Connection:
                 if parts:
                     parts[0] = parts[0][sent:]
 
-    def takes_more(self) -> bool:
-        """Return whether the system takes a short frame at once."""
+    def tell_of_wait(self, words: bytes) -> bool:
+        """Send words about waits, unless the system takes no short frame now."""
+        if self.closed or not self._takes_more():
+            return False
+        with contextlib.suppress(OSError):  # the wait will notice that the peer is gone
+            self.write(FRAME.pack(len(words), 0, 0, WAITS) + words)
+        return True
+
+    def _takes_more(self) -> bool:
         poll = select.poll()
         poll.register(self.link, select.POLLOUT)
         return bool(poll.poll(0))
@@ -183,7 +190,7 @@ class Connection:
             self._end(header.decode(errors="replace"))
             return False
         if channel == WAITS:
-            self._world.waits.hear(self.peer, header)
+            self._world.waits.hear(self, header)
             self._low = end
             return self._begin()
         dtype, shape = parse(bytes(self._view[middle:end]))

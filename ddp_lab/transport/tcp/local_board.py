@@ -8,7 +8,16 @@ first, whichever of the others it waits for.
 import sys
 from dataclasses import replace
 
-from ddp_lab.transport.board import FAILED, RETURNED, RUNNING, Board, Entry, MemoryBoard
+from ddp_lab.transport.board import (
+    ENDED,
+    FAILED,
+    RUNNING,
+    Board,
+    Entry,
+    MemoryBoard,
+    first_cause,
+    first_failure,
+)
 
 LONGEST = 1000  # bytes of last words
 
@@ -42,10 +51,7 @@ class LocalBoard(MemoryBoard):
                 return
             if self._first is None and state == FAILED:
                 self._first = rank, why
-            if self._first is not None and self._first[0] != rank:
-                earlier = f"rank {self._first[0]} was the first to fail: {self._first[1]}"
-                why = f"{why}; {earlier}" if why else earlier
-            super().end(rank, state, why)
+            super().end(rank, state, name_first(rank, why, self._first))
 
     def first_to_fail(self) -> str:
         """Return the rank that failed first and why, as far as is heard here, or ""."""
@@ -59,8 +65,20 @@ class LocalBoard(MemoryBoard):
 
 def goodbye(board: Board) -> bytes:
     """Return the words with which this rank leaves: why, and on a second line who failed first."""
-    first = board.first_to_fail() if isinstance(board, LocalBoard) else ""
+    if isinstance(board, LocalBoard):
+        first = board.first_to_fail()
+    else:
+        failure = first_failure((rank, board.read(rank)) for rank in range(board.size))
+        first = f"{failure[0]} {failure[1]}" if failure else ""
     return last_words() + b"\n" + first.encode()[:LONGEST]
+
+
+def name_first(rank: int, why: str, first: tuple[int, str] | None) -> str:
+    """Return why a rank ends, and which other failed before it, unless that is said already."""
+    if first is None or first[0] == rank or (first[1] in why and f"rank {first[0]} " in why):
+        return why
+    earlier = f"rank {first[0]} was the first to fail: {first[1]}"
+    return f"{why}; {earlier}" if why else earlier
 
 
 def hear(board: Board, rank: int, peer: int, words: str) -> None:
@@ -69,7 +87,7 @@ def hear(board: Board, rank: int, peer: int, words: str) -> None:
     culprit, _, because = first.partition(" ")
     if isinstance(board, LocalBoard) and culprit.isdigit() and int(culprit) not in (rank, peer):
         board.hear_of(int(culprit), because)
-    board.end(peer, FAILED if why else RETURNED, why)
+    board.end(peer, FAILED if why else ENDED, why)
 
 
 def last_words() -> bytes:
@@ -78,4 +96,4 @@ def last_words() -> bytes:
     if error is None:
         return b""
     text = str(error).partition("\n")[0]
-    return f"{type(error).__name__}: {text}".encode()[:LONGEST]
+    return first_cause(f"{type(error).__name__}: {text}").encode()[:LONGEST]

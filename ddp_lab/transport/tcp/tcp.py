@@ -13,6 +13,8 @@ import atexit
 import contextlib
 import socket
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,11 +30,11 @@ from ddp_lab.transport.board import (
     deadlock,
     fate,
     is_alone,
-    report_of,
+    sentence,
 )
 from ddp_lab.transport.description import describe
 from ddp_lab.transport.tcp.circles import Waits, report_of_circle
-from ddp_lab.transport.tcp.connection import FRAME, READ_S, WAITS, Connection, readable
+from ddp_lab.transport.tcp.connection import FRAME, READ_S, Connection, readable
 from ddp_lab.transport.tcp.local_board import LocalBoard, goodbye
 from ddp_lab.transport.tcp.silence import keep_alive, seconds_of_silence
 from ddp_lab.transport.threads import LOOK_S, Receive, ThreadTransport, ThreadWorld
@@ -50,7 +52,8 @@ class TcpWorld(ThreadWorld):
         super().__init__(size, board)
         self.drained: set[int] = set()  # peers of which everything has been read
         self.connections: dict[int, Connection] = {}
-        self.waits = Waits(self._tell)
+        self.waits = Waits(Connection.tell_of_wait)
+        self.numbers: Sequence[int] = range(size)  # of the ranks, among all that are told
         self._looks = [0] * size  # at each peer that is gone
 
     def may_still_come(self, src: int) -> bool:
@@ -89,19 +92,13 @@ class TcpWorld(ThreadWorld):
         if not is_alone():
             self.waits.begin()
             return
-        words = report_of(board, [rank]).removesuffix(".")
-        circle = self.waits.circle(rank, receive.src, words, lambda: self.arrive(receive))
-        if circle and rank == min(circle)[0]:
+        number, numbers = self.numbers[rank], self.numbers
+        shown = replace(board.read(rank), waits_for=numbers[receive.src])
+        words = sentence([(number, shown)]).removesuffix(".")
+        peer = self.connections.get(receive.src)
+        circle = self.waits.circle(number, peer, words, lambda: self.arrive(receive))
+        if circle and number == min(circle)[0]:
             raise deadlock(board, rank, receive.src, report_of_circle(circle))
-
-    def _tell(self, peer: int, words: bytes) -> bool:
-        """Send a peer words about waits, unless its connection takes nothing now."""
-        connection = self.connections.get(peer)
-        if connection is None or connection.closed or not connection.takes_more():
-            return False
-        with contextlib.suppress(OSError):  # the wait will notice that the peer is gone
-            connection.write(FRAME.pack(len(words), 0, 0, WAITS) + words)
-        return True
 
     def _sleep(self, receive: Receive) -> bool:
         """Read until the message is there or it is time for a look at the board."""
@@ -171,6 +168,10 @@ class TcpTransport(ThreadTransport):
         """This rank's waits, as it tells of them."""
         return self._world.waits
 
+    def look_beyond_group(self, waits: Waits, numbers: Sequence[int]) -> None:
+        """Follow circles of waits over other groups, as `waits`, where ranks have these numbers."""
+        self._world.waits, self._world.numbers = waits, numbers
+
     def tell_failure(self, error: BaseException) -> None:
         """Do nothing: others hear how this rank ends."""
 
@@ -224,3 +225,4 @@ class TcpTransport(ThreadTransport):
         words = goodbye(self.board)
         for connection in self._connections.values():
             connection.close(words)
+        self.waits.forget(self._connections.values())
