@@ -1,9 +1,11 @@
 """What all tests share: tests whose tools are missing say so, and CI refuses them."""
 
 import contextlib
+import faulthandler
 import gc
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -51,6 +53,28 @@ with contextlib.suppress(ModuleNotFoundError):  # a bare machine with a GPU
             providers._get_local_constants = lambda: providers._local_constants
 
 
+crashes: list[str] = []
+
+
+@pytest.hookimpl(trylast=True)  # after pytest's own, whose stacks are lost among the dots
+def pytest_configure(config: pytest.Config) -> None:
+    """Let a test process that crashes write the stacks of its threads to a file."""
+    if worker := getattr(config, "workerinput", None):
+        file = Path(config.option.basetemp).with_name(f"crash-{worker['workerid']}")
+        faulthandler.enable(os.open(file, os.O_WRONLY | os.O_CREAT))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: Any) -> None:
+    """Note how a test process ended that should not have: signal 9 leaves no stacks."""
+    if error:
+        status = node.gateway._io.popen.wait(timeout=60)
+        how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+        folder = node.config._tmp_path_factory.getbasetemp()
+        stacks = (folder / f"crash-{node.gateway.id}").read_text(encoding="utf-8")
+        crashes.append(f"{node.gateway.id} was ended by {how}\n{stacks}")
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Rewrite the asserts of a share of the tests, where several processes collect all of them.
 
@@ -91,6 +115,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish() -> None:
     gc.freeze()  # twelve thousand tests and all of torch stay: no collection need look at them
+    gc.set_threshold(10_000)  # not 700: looking so often is a tenth of the time, and finds little
     gc.enable()
 
 
@@ -99,15 +124,25 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Return what gives each process one group of tests after another.
 
     Tests that start ranks, time them or count what they leave behind never meet their own kind,
-    nor do those of the judge, of the solved labs or of the browser; the rest fills up whichever
-    process has time. There are more processes than cores because ranks, sandboxes,
-    kernels and browsers often wait.
+    nor do those of the judge, of the solved labs, of the browser or of PyTorch's tables; the rest
+    fills up whichever process has time. There are more processes than cores because ranks,
+    sandboxes, kernels and browsers often wait.
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class Groups(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return group_of(nodeid)
+
+        def remove_node(self, node: Any) -> str | None:
+            """Return the test that a process crashed in; xdist would begin with it again."""
+            for tests in self.assigned_work.get(node, {}).values():
+                for test, is_done in tests.items():
+                    if not is_done:
+                        tests[test] = True
+                        super().remove_node(node)
+                        return str(test)
+            return super().remove_node(node)
 
     config.option.loadscopereorder = False  # the longest first, not the one with most tests
     return Groups(config, log)
@@ -126,6 +161,11 @@ GROUPS = {
     "solved": ("tests/labs/",),
     "judge": ("tests/attacks/", "tests/autograder/"),
     "hosts": ("tests/hosts/",),
+    "tables": (  # what reads PyTorch's own tables of operators: one process in place of five
+        *(f"tests/minitorch/test_{name}.py" for name in ("bfloat16", "gradcheck", "late_device")),
+        *(f"tests/minitorch/test_{name}.py" for name in ("nn_module_db", "opinfo", "optim_db")),
+        *("tests/minitorch/graph/test_operators.py", "tests/minitorch/graph/test_trace.py"),
+    ),
 }
 
 
@@ -147,7 +187,6 @@ LONG = (
     "tests/minitorch/graph/test_work_grows_with_the_graph.py",
     "tests/minitorch/graph/test_pass_agreement.py",
     "tests/minitorch/compile/test_assembler.py",
-    "tests/minitorch/graph/test_operators.py",
     "tests/minitorch/test_convolution.py",
     "tests/minitorch/graph/test_deep_graphs.py",
     "tests/minitorch/graph/test_place_loops.py",
@@ -197,6 +236,9 @@ def print_tables(terminalreporter: pytest.TerminalReporter) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     print_tables(terminalreporter)
+    for crash in crashes:
+        terminalreporter.section("a test process crashed", red=True)
+        terminalreporter.write_line(crash)
     if refused := refused_skips(terminalreporter):
         terminalreporter.write_line("")
         terminalreporter.write_line("REFUSE_SKIPS is set, and these were skipped:", red=True)

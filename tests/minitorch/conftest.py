@@ -5,17 +5,26 @@ import random
 import sys
 from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
 import minitorch
 
+DATABASES = "torch.testing._internal"
+
 
 @pytest.fixture(scope="session")
 def agreement() -> ModuleType:
     """The judge of agreement with PyTorch's own samples."""
     return importlib.import_module("tests.minitorch.opinfo_agreement")
+
+
+@pytest.fixture(scope="session")
+def op_db() -> list[Any]:
+    """PyTorch's table of operators, whose import takes longer than torch's own: a test reads it."""
+    return list(importlib.import_module(f"{DATABASES}.common_methods_invocations").op_db)
 
 
 @pytest.fixture(autouse=True)

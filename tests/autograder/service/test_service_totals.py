@@ -336,13 +336,14 @@ def test_totals_are_right_after_several_write_and_work_them_out_at_once(database
         assert_as_counted_anew(store)
 
 
-MANY = 1_250  # people: more than two transactions work out
+MANY = 125  # people: more than two transactions work out
 
 
 @pytest.fixture
 def many(database_url: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Course]:
     """Return a course of so many that their totals are not worked out at once; all are stale."""
-    monkeypatch.setattr(everybodys_totals, "_MANY", 500)
+    monkeypatch.setattr(everybodys_totals, "_FEW", 50)
+    monkeypatch.setattr(everybodys_totals, "_MANY", 50)
     course = Course(database_url, 0)
     with closing(course.store) as store:
         for lab, person in zip(LABS, course.learners, strict=False):
@@ -412,7 +413,7 @@ def test_a_transaction_works_out_no_more_than_some(many: Course) -> None:
         counts.append(len(kept_totals(many.store)) - before)
         if not more:
             break
-    assert sum(counts) == MANY + 15 and max(counts) <= 1_000
+    assert sum(counts) == MANY + 15 and max(counts) <= 100
 
 
 def test_a_worker_neither_waits_for_another_nor_repeats_it(
