@@ -17,7 +17,7 @@ def softmax(k: RowText) -> None:
     def scaled(v: str, mask: str | None) -> str:
         return t.mul(k.load(0, v, mask), k.number)
 
-    (most,) = k.fold(stop, ("amax", scaled))
+    (most,) = k.fold(stop, ("greatest", scaled))
 
     def power_at(v: str, mask: str | None) -> str:
         return power(t, t.sub(scaled(v, mask), most))
@@ -58,7 +58,7 @@ def class_loss(k: RowText) -> None:
     """
     t, label, counts, is_ignored = k.t, *class_of(k, k.row, k.integers[0])
     zero = t.number(0.0)
-    (most,) = k.fold(k.integers[0], ("amax", lambda v, mask: k.load(0, v, mask)))
+    (most,) = k.fold(k.integers[0], ("greatest", lambda v, mask: k.load(0, v, mask)))
 
     def away(v: str, mask: str | None) -> str:
         return t.sub(k.load(0, v, mask), most)
@@ -124,7 +124,7 @@ def flag_class(k: RowText, counts: str, is_ignored: str) -> None:
 def _powers(k: RowText, use: Callable[[str, str | None, str], str]) -> tuple[str, str]:
     """Return a row's largest element, the sum of what `use` returns for e^(element - largest)."""
     t, n = k.t, k.integers[0]
-    (most,) = k.fold(n, ("amax", lambda v, mask: k.load(0, v, mask)))
+    (most,) = k.fold(n, ("greatest", lambda v, mask: k.load(0, v, mask)))
 
     def each_power(v: str, mask: str | None) -> str:
         return use(v, mask, power(t, t.sub(k.load(0, v, mask), most)))
@@ -134,9 +134,9 @@ def _powers(k: RowText, use: Callable[[str, str | None, str], str]) -> tuple[str
 
 
 def power(t: Text, x: str) -> str:
-    """Return e^x, 0 for what is far below 0: arithmetic on denormals takes long."""
-    none = t.compare("olt", x, t.number(functions.EXP_RANGE[t.single][0]))
-    return t.either(none, t.number(0.0), functions.exp(t, t.either(none, t.number(0.0), x)))
+    """Return e^x of x <= 0, 0 for what is far below 0: arithmetic on denormals takes long."""
+    none, zero = t.compare("olt", x, t.number(functions.EXP_RANGE[t.single][0])), t.number(0.0)
+    return t.either(none, zero, functions.exp_of_negative(t, t.either(none, zero, x)))
 
 
 def softmax_gradient(k: RowText) -> None:
