@@ -51,7 +51,7 @@ def exp(t: Text, x: str) -> str:
 
 
 def exp_of_negative(t: Text, x: str) -> str:
-    """e to the x, for x from `EXP_RANGE`'s lower end to 0: the same bits as `exp` in less steps."""
+    """e to the x, for x from `EXP_RANGE`'s lower end to 0: the bits of `exp` in fewer steps."""
     power, r = _reduce(t, x)
     up = 32 if t.single else 64  # 2ⁿ⁺ᵘᵖ is no denormal
     factor = _two_to(t, t.int_op("add", power, t.whole(up)))
