@@ -47,8 +47,19 @@ def exp(t: Text, x: str) -> str:
     """e to the x."""
     low, high = EXP_RANGE[t.single]
     power, r = _reduce(t, clamp(t, x, low, high))
-    series = t.polynomial(r, [1 / math.factorial(k) for k in reversed(range(EXP_TERMS[t.single]))])
-    return _scale(t, series, power)
+    return _scale(t, _exp_series(t, r), power)
+
+
+def exp_of_negative(t: Text, x: str) -> str:
+    """e to the x, for x from `EXP_RANGE`'s lower end to 0: the bits of `exp` in fewer steps."""
+    power, r = _reduce(t, x)
+    up = 32 if t.single else 64  # 2ⁿ⁺ᵘᵖ is no denormal
+    factor = _two_to(t, t.int_op("add", power, t.whole(up)))
+    return t.mul(t.mul(_exp_series(t, r), factor), t.number(2.0**-up))
+
+
+def _exp_series(t: Text, r: str) -> str:
+    return t.polynomial(r, [1 / math.factorial(k) for k in reversed(range(EXP_TERMS[t.single]))])
 
 
 def expm1(t: Text, x: str) -> str:

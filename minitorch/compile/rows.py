@@ -225,13 +225,15 @@ def takes(row: str, place: int) -> str:
 
 # Reductions of vectors
 
-IDENTITY = {"sum": 0.0, "amax": -float("inf"), "amin": float("inf")}
+IDENTITY = {"sum": 0.0, "amax": -float("inf"), "amin": float("inf"), "greatest": -float("inf")}
 
 
 def fold(t: Text, reduction: str, a: str, b: str) -> str:
-    """Return two vectors as one, lane by lane."""
+    """Return two vectors as one, lane by lane; the greatest is that of numbers, NaN left out."""
     if reduction == "sum":
         return t.add(a, b)
+    if reduction == "greatest":
+        return t.either(t.compare("ogt", b, a), b, a)  # one instruction
     row = ROWS["maximum" if reduction == "amax" else "minimum"]
     return row(t, a, b)
 

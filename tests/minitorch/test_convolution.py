@@ -283,6 +283,15 @@ def test_infinite_numbers_stay_in_the_kernels_that_they_meet(
         np.testing.assert_allclose(found, expected, close, close)
 
 
+@pytest.mark.parametrize("groups", [1, 16])
+def test_a_gradient_of_kernels_is_no_view_which_a_leaf_would_copy(groups: int) -> None:
+    x = np.ones((8, 16, 16, 16), np.float32)
+    how = Geometry((1, 1), (1, 1), (1, 1), groups)
+    gradient = ConvolveKernel(how, (3, 3)).compute(np, x, x)
+    assert gradient.shape == (16, 16 // groups, 3, 3)
+    assert gradient.base is None
+
+
 def test_few_multiplications_are_left_to_numpy() -> None:
     convolutions._choose.cache_clear()
     x, w = np.ones((1, 4, 8, 8)), np.ones((4, 4, 3, 3))

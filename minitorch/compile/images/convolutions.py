@@ -30,7 +30,7 @@ from ..tasks import ITEM_BYTES, MANY
 from ..text import KERNEL, Text
 from .depthwise import Depthwise, depthwise_of
 from .layouts import Layout
-from .lines import run
+from .lines import SAMPLES_FIRST, run
 
 _Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
@@ -158,7 +158,7 @@ class Windows:
         )
         self.run(self.padded(x), np.ascontiguousarray(w), start, out, self.offsets)
         if self.last:
-            return np.moveaxis(out, -1, 0)
+            return out.transpose(SAMPLES_FIRST)
         return out if self.line == self.places[1] else out[..., : self.places[1]].copy()
 
     def run(self, image: _Array, w: _Array, start: _Array, out: _Array, offsets: _Array) -> None:
@@ -169,10 +169,10 @@ class Windows:
         arrays = (image, w, start, out, self.slots, offsets)
         run(kernel, arrays, numbers, self.blocks * self.groups)
 
-    def gather(self, x: _Array, y: _Array) -> _Array:
-        """Return the kernels' gradient (O, C/G·kernel) from images and a result's gradient."""
+    def gather(self, x: _Array, y: _Array, shape: Sizes) -> _Array:
+        """Return the kernels' gradient (O, C/G, ...) from images and a result's gradient."""
         each, depth = self.channels // self.groups, len(self.offsets)
-        out = np.zeros((self.channels, depth), x.dtype)
+        out = np.zeros(shape, x.dtype)
         rows, columns = min(self.rows, 24 // self.terms), -(-depth // self.terms)
         kernel = _gather(self.dtype, _lanes(self.dtype), rows, self.terms)
         numbers = (depth, columns, each, self.group_bytes, self.out_row, self.count, self.full)

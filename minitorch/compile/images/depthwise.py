@@ -110,18 +110,18 @@ class Depthwise:
         run(kernel, (y, np.ascontiguousarray(w), out, self.zeros), numbers, self.image[1])
         return out
 
-    def gather(self, x: _Array, y: _Array) -> _Array:
-        """Return the kernels' gradient (C, kernel) from images and a result's gradient."""
+    def gather(self, x: _Array, y: _Array, shape: Sizes) -> _Array:
+        """Return the kernels' gradient (C, 1, ...) from images and a result's gradient."""
         x, batch = put_in_order(x)
         if batch != put_in_order(y)[1]:
             y = move_samples(y, batch)
         y, _ = put_in_order(y)
-        out = np.empty((self.image[1], *self.kernel), x.dtype)
-        segments, shape = self._segments(batch)
+        out = np.empty(shape, x.dtype)
+        segments, how = self._segments(batch)
         count, length = segments[3:5]
-        part = max(2, PART // (count * -(-length // shape.lanes)) // 2 * 2)
+        part = max(2, PART // (count * -(-length // how.lanes)) // 2 * 2)
         numbers = (*describe(x, batch), *describe(y, batch), *segments, part)
-        run(_gather(shape), (x, y, out, self.zeros), numbers, self.image[1])
+        run(_gather(how), (x, y, out, self.zeros), numbers, self.image[1])
         return out
 
     def _shape(self, batch: bool, length: int) -> Shape:

@@ -20,19 +20,20 @@ from ..text import Text
 
 _Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
+SAMPLES_LAST, SAMPLES_FIRST = (1, 2, 3, 0), (3, 0, 1, 2)  # `np.moveaxis` takes ten times as long
 
 
 def move_samples(array: _Array, batch: bool) -> _Array:
     """Return a copy of (N, C, H, W) with the samples last, or first."""
     if not batch:
         return np.ascontiguousarray(array)
-    return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, 0, -1)), -1, 0)
+    return np.ascontiguousarray(array.transpose(SAMPLES_LAST)).transpose(SAMPLES_FIRST)
 
 
 def put_in_order(array: _Array) -> tuple[_Array, bool]:
     """Return the array, or a copy, whose lines are runs of memory; whether samples lie last."""
     batch = len(array) >= MANY and array.strides[0] == array.itemsize
-    lines = np.moveaxis(array, 0, -1)[0] if batch else array
+    lines = array.transpose(SAMPLES_LAST)[0] if batch else array
     if not lines.flags.c_contiguous:
         array = move_samples(array, batch)
     return array, batch
@@ -42,7 +43,7 @@ def empty_images(shape: Sizes, dtype: Any, batch: bool) -> _Array:
     """Return new images (N, C, H, W), whose samples lie last or first."""
     n, c, high, wide = shape
     out = allocator.empty((c, high, wide, n) if batch else shape, dtype)
-    return np.moveaxis(out, -1, 0) if batch else out
+    return out.transpose(SAMPLES_FIRST) if batch else out
 
 
 def describe(array: _Array, batch: bool) -> Sizes:

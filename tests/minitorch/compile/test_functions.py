@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import minitorch
 from minitorch.compile import Program, Step, kernel
 from minitorch.compile import functions as written
 
@@ -82,6 +83,15 @@ def test_a_function_is_as_exact_as_promised_for_every_number(name: str, dtype: s
     with np.errstate(all="ignore"):
         got = computed(name, dtype, x)
     assert worst(name, dtype, got, x) <= LIMITS[name][dtype == "float64"]
+
+
+@pytest.mark.parametrize(("dtype", "reach"), [("float32", 103.9), ("float64", 745.9)])
+def test_softmax_is_exact_down_to_denormals(dtype: str, reach: float) -> None:
+    x = -np.linspace(0, reach, 4000).astype(dtype)
+    got = minitorch.softmax(minitorch.tensor(x), 0).numpy()
+    exact = np.exp(x.astype(np.longdouble))
+    exact /= exact.sum()
+    assert (np.abs(got - exact) <= 6 * np.spacing(exact.astype(dtype))).all()
 
 
 def power(x: Any, y: Any) -> Any:
