@@ -53,7 +53,7 @@ def trivial_answers(text: str, lines: frozenset[int]) -> Iterator[TrivialAnswer]
     kinds = [*RETURNS.items(), *values]
     for kind, value in kinds:
         copied = copy.deepcopy(tree)
-        replace = _functions if kind in RETURNS else _variables
+        replace = _replace_functions if kind in RETURNS else _replace_variables
         replace(copied, value, lines)
         answer = ast.unparse(ast.fix_missing_locations(copied))
         if answer not in seen:
@@ -63,7 +63,7 @@ def trivial_answers(text: str, lines: frozenset[int]) -> Iterator[TrivialAnswer]
         yield TrivialAnswer(THEFT, ast.unparse(ast.fix_missing_locations(tree)))
 
 
-def _functions(tree: ast.Module, value: str, lines: frozenset[int]) -> None:
+def _replace_functions(tree: ast.Module, value: str, lines: frozenset[int]) -> None:
     """Give the functions and methods on `lines` a body that returns `value`."""
     for node, method in _list_functions(tree, lines):
         node.body = _body(node, value, method=method)
@@ -105,7 +105,7 @@ def _thief(function: Function) -> list[ast.stmt]:
     return [solution, *ast.parse(f"{'yield from' if yields else 'return'} {text}").body]
 
 
-def _variables(tree: ast.Module, value: str, lines: frozenset[int]) -> None:
+def _replace_variables(tree: ast.Module, value: str, lines: frozenset[int]) -> None:
     """Assign `value` to the variables on `lines`, unless that is what the solution assigns."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and _on(node, lines) and not _same(node.value, value):

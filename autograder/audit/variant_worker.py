@@ -79,7 +79,7 @@ def _trial(grader: LabGrader, request: Request) -> Answer:
     child = os.fork()
     if child == 0:
         os.close(reader)
-        _child(grader, statements, request, writer, imported_before)
+        _run_child(grader, statements, request, writer, imported_before)
     os.close(writer)
     ends = time.monotonic() + request["timeout_s"]
     data = b"".join(_chunks(reader, ends))
@@ -111,7 +111,7 @@ def _chunks(reader: int, ends: float) -> Iterator[bytes]:
         yield chunk
 
 
-def _child(
+def _run_child(
     grader: LabGrader,
     statements: Sequence[Analysed],
     request: Request,

@@ -83,7 +83,7 @@ class _Budget:
             raise SubmissionError(f"archive: unpacks to more than {size} MiB. {SEND_IT}")
         return data
 
-    def entry(self) -> None:
+    def count_entry(self) -> None:
         """Count one entry."""
         self.entries -= 1
         if self.entries < 0:
@@ -106,7 +106,7 @@ def _entries(name: str, data: bytes, budget: _Budget) -> Iterator[tuple[str, byt
     elif data[257:262] == b"ustar":
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as archive:
             for member in archive:
-                budget.entry()
+                budget.count_entry()
                 stream = archive.extractfile(member) if member.isreg() else None
                 if stream is not None and _welcome(member.name):
                     yield member.name, budget.read(stream)
@@ -117,10 +117,10 @@ def _entries(name: str, data: bytes, budget: _Budget) -> Iterator[tuple[str, byt
 def _zip_entries(data: bytes, budget: _Budget) -> Iterator[tuple[str, bytes]]:
     if data.count(b"PK\x01\x02") > MAX_ENTRIES:  # before zipfile makes an object of each
         budget.entries = 0
-        budget.entry()
+        budget.count_entry()
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         for info in archive.infolist():
-            budget.entry()
+            budget.count_entry()
             if info.is_dir() or not _welcome(info.filename):
                 continue
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

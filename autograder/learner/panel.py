@@ -37,13 +37,13 @@ class Panel(anywidget.AnyWidget):
         self._acts = {
             "check": self._check,
             "check all": self._check_all,
-            "hint": self._hint,
+            "hint": self._give_hint,
             "submit": self._submit,
             "poll": self._poll,
-            "dates": self._dates,
-            "read": self._read,
+            "dates": self._ask_dates,
+            "read": self._mark_read,
         }
-        self.on_msg(self._wish)
+        self.on_msg(self._answer_click)
 
     def view(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the part of a mime bundle that shows this widget, and its metadata.
@@ -98,7 +98,7 @@ class Panel(anywidget.AnyWidget):
         except AutograderError:
             return 0, 0
 
-    def _wish(self, _widget: Any, content: Any, _buffers: Any) -> None:
+    def _answer_click(self, _widget: Any, content: Any, _buffers: Any) -> None:
         """Do what the learner clicked; whatever comes of it is drawn."""
         act = self._acts.get(str(content.get("act"))) if isinstance(content, dict) else None
         if act is not None:
@@ -120,7 +120,7 @@ class Panel(anywidget.AnyWidget):
         for question in self._notebook.practice.questions:
             self._notebook.practice.check(question)
 
-    def _hint(self, content: dict[str, Any]) -> None:
+    def _give_hint(self, content: dict[str, Any]) -> None:
         question = self._question(content)
         if question is not None:
             self._notebook.practice.next_hint(question)
@@ -131,10 +131,10 @@ class Panel(anywidget.AnyWidget):
     def _poll(self, _content: dict[str, Any]) -> None:
         self._notebook.poll()
 
-    def _dates(self, _content: dict[str, Any]) -> None:
+    def _ask_dates(self, _content: dict[str, Any]) -> None:
         self._notebook.ask_dates()
         self._notebook.ask_news()
 
-    def _read(self, content: dict[str, Any]) -> None:
+    def _mark_read(self, content: dict[str, Any]) -> None:
         numbers = {str(news["id"]): news["id"] for news in self._notebook.news}
         self._notebook.ask_news(read=numbers.get(str(content.get("name"))))

@@ -97,7 +97,7 @@ class Switch:
         elif arrived[0] == 0 and self._has(arrived, "send", int, int, bytes, _array_type()):
             self._pass_on(rank, *arrived[2:])
         elif arrived[0] == 0 and self._has(arrived, "wait", list, int, bool):
-            self._waits(rank, *arrived[2:])
+            self._note_wait(rank, *arrived[2:])
         elif arrived[0] == 0 and self._has(arrived, "step", str, int, int, int):
             self._note(rank, *arrived[2:])
         else:
@@ -155,7 +155,7 @@ class Switch:
             self._asked[line] = max(self._asked[line], number)
             self._deliver_asked(*line)
 
-    def _waits(self, rank: int, sources: list[Any], n_received: int, alone: bool) -> None:
+    def _note_wait(self, rank: int, sources: list[Any], n_received: int, alone: bool) -> None:
         if not all(type(src) is int and 0 <= src < len(self.ranks) for src in sources):
             raise WireError("network: waits for no rank.")
         self._waiting[rank] = (sources, n_received, alone)

@@ -124,18 +124,18 @@ class _Encoder:
         self.arrays = 0
         self.number_keys = 0
         self.writers: dict[type, Callable[[Any, int], None]] = {
-            int: self._int,
+            int: self._put_int,
             float: lambda v, _: self._put(b"f", _FLOAT.pack(v)),
             complex: lambda v, _: self._put(b"c", _COMPLEX.pack(v.real, v.imag)),
-            str: self._str,
+            str: self._put_str,
             bytes: lambda v, _: self._put(b"b", _varint(len(v)), v),
-            list: lambda v, depth: self._sequence(b"l", v, depth),
-            tuple: lambda v, depth: self._sequence(b"t", v, depth),
-            dict: self._dict,
+            list: lambda v, depth: self._put_sequence(b"l", v, depth),
+            tuple: lambda v, depth: self._put_sequence(b"t", v, depth),
+            dict: self._put_dict,
         }
 
     def run(self, value: Any) -> bytes:
-        self._value(value, 0)
+        self._put_value(value, 0)
         return b"".join(self.pieces)
 
     def _put(self, *pieces: bytes) -> None:
@@ -144,43 +144,43 @@ class _Encoder:
         if self.size > MAX_FRAME_BYTES:
             raise WireError(f"encode: more than {MAX_FRAME_BYTES} bytes. Send something smaller.")
 
-    def _value(self, value: Any, depth: int) -> None:
+    def _put_value(self, value: Any, depth: int) -> None:
         self.items += 1
         if self.items > MAX_ITEMS or depth > MAX_DEPTH:
             raise WireError(f"encode: more than {MAX_ITEMS} values or {MAX_DEPTH} levels.")
         if value is None or value is True or value is False:
             return self._put(b"N" if value is None else b"T" if value else b"F")
-        writer = self.writers.get(type(value), self._numpy)
+        writer = self.writers.get(type(value), self._put_numpy)
         return writer(value, depth)
 
-    def _int(self, value: int, _: int) -> None:
+    def _put_int(self, value: int, _: int) -> None:
         n_bytes = value.bit_length() // 8 + 1
         if n_bytes > MAX_INT_BYTES:
             raise WireError(f"encode: int of {n_bytes} bytes, expected at most {MAX_INT_BYTES}.")
         self._put(b"i", _varint(n_bytes), value.to_bytes(n_bytes, "little", signed=True))
 
-    def _str(self, value: str, _: int) -> None:
+    def _put_str(self, value: str, _: int) -> None:
         try:
             text = value.encode()
         except UnicodeEncodeError as error:
             raise WireError("encode: text holds half of a surrogate pair.") from error
         self._put(b"s", _varint(len(text)), text)
 
-    def _sequence(self, tag: bytes, values: Any, depth: int) -> None:
+    def _put_sequence(self, tag: bytes, values: Any, depth: int) -> None:
         self._put(tag, _varint(len(values)))
         for value in values:
-            self._value(value, depth + 1)
+            self._put_value(value, depth + 1)
 
-    def _dict(self, value: dict[Any, Any], depth: int) -> None:
+    def _put_dict(self, value: dict[Any, Any], depth: int) -> None:
         self._put(b"d", _varint(len(value)))
         for key, item in value.items():
             self.number_keys += type(key) not in (str, bytes)
             if self.number_keys > MAX_NUMBER_KEYS:
                 raise WireError(f"encode: more than {MAX_NUMBER_KEYS} keys that are not text.")
-            self._value(key, depth + 1)
-            self._value(item, depth + 1)
+            self._put_value(key, depth + 1)
+            self._put_value(item, depth + 1)
 
-    def _numpy(self, value: Any, _: int) -> None:
+    def _put_numpy(self, value: Any, _: int) -> None:
         numpy = sys.modules.get("numpy")
         name = getattr(getattr(value, "dtype", None), "name", "")
         is_array = numpy is not None and type(value) is numpy.ndarray
@@ -213,25 +213,25 @@ class _Decoder:
             ord("N"): lambda _: None,
             ord("T"): lambda _: True,
             ord("F"): lambda _: False,
-            ord("i"): self._int,
+            ord("i"): self._put_int,
             ord("f"): lambda _: _FLOAT.unpack(self._take(8))[0],
             ord("c"): lambda _: complex(*_COMPLEX.unpack(self._take(16))),
             ord("s"): lambda _: str(self._take(self._varint()), "utf-8"),
             ord("b"): lambda _: bytes(self._take(self._varint())),
-            ord("l"): lambda depth: [self._value(depth) for _ in range(self._count(1))],
-            ord("t"): lambda depth: tuple(self._value(depth) for _ in range(self._count(1))),
-            ord("d"): self._dict,
+            ord("l"): lambda depth: [self._put_value(depth) for _ in range(self._count(1))],
+            ord("t"): lambda depth: tuple(self._put_value(depth) for _ in range(self._count(1))),
+            ord("d"): self._put_dict,
             ord("a"): self._array,
             ord("g"): self._scalar,
         }
 
     def run(self) -> Any:
-        value = self._value(0)
+        value = self._put_value(0)
         if self.at != len(self.data):
             raise WireError("decode: bytes left over after the value.")
         return value
 
-    def _value(self, depth: int) -> Any:
+    def _put_value(self, depth: int) -> Any:
         self.items += 1
         if self.items > MAX_ITEMS or depth > MAX_DEPTH:
             raise WireError(f"decode: more than {MAX_ITEMS} values or {MAX_DEPTH} levels.")
@@ -263,22 +263,22 @@ class _Decoder:
             raise WireError("decode: cut short.")
         return count
 
-    def _int(self, _: int) -> int:
+    def _put_int(self, _: int) -> int:
         n_bytes = self._varint()
         if n_bytes > MAX_INT_BYTES:
             raise WireError(f"decode: int of {n_bytes} bytes, expected at most {MAX_INT_BYTES}.")
         return int.from_bytes(self._take(n_bytes), "little", signed=True)
 
-    def _dict(self, depth: int) -> dict[Any, Any]:
+    def _put_dict(self, depth: int) -> dict[Any, Any]:
         items: dict[Any, Any] = {}
         for _ in range(count := self._count(2)):
-            key = self._value(depth)
+            key = self._put_value(depth)
             self.number_keys += type(key) not in (str, bytes)
             if self.number_keys > MAX_NUMBER_KEYS:
                 raise WireError(f"decode: more than {MAX_NUMBER_KEYS} keys that are not text.")
             if not _is_key(key):
                 raise WireError(f"decode: a dict key of type {type(key).__name__}.")
-            items[key] = self._value(depth)
+            items[key] = self._put_value(depth)
         if len(items) != count:
             raise WireError("decode: a dict with one key twice.")
         return items

@@ -143,13 +143,13 @@ def _init(connection: socket.socket, status: socket.socket) -> None:
     child = _fork()
     if child == 0:
         status.close()
-        _run(lambda: _worker(connection, config))
+        _run(lambda: _run_worker(connection, config))
     connection.close()
     _give_up_capabilities()
     status.sendall(struct.pack("<i", limits.wait_as_init(child)))
 
 
-def _worker(connection: socket.socket, config: Mapping[str, Any]) -> None:
+def _run_worker(connection: socket.socket, config: Mapping[str, Any]) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     limits.apply(config["limits"], user_processes=config["user_processes"])
     _give_up_capabilities()

@@ -47,12 +47,12 @@ def all_reduce(comm: "Communicator", x: NDArray, *, op: str, out: NDArray | None
     if rendezvous is None:
         return _all_reduce_by_messages(comm, inside, copy_into(x, out), op)
     memory = _Memory(comm, inside, rendezvous, x, out, op)
-    _in_turn([memory.reduce(*part) for part in zip(*memory.parts, strict=True)], memory.meet)
+    _run_in_turn([memory.reduce(*part) for part in zip(*memory.parts, strict=True)], memory.meet)
     inside.count_shared(x.nbytes // len(memory.parts), 2)
     return memory.box if out is None else out
 
 
-def _in_turn(pieces: list[Iterator[None]], meet: Callable[[], object]) -> None:
+def _run_in_turn(pieces: list[Iterator[None]], meet: Callable[[], object]) -> None:
     """Run each piece a round behind the one before it; the ranks of a host meet between rounds.
 
     So the link carries some while others are added up and copied. A piece uses the link from its
@@ -177,7 +177,7 @@ def _all_reduce_by_messages(
         parts = [work.reshape(-1)[part] for part in _parts_of(work, shares)[inside.rank]]
         is_all = len(parts) == 1
         between = [_reduce_between_hosts(comm, inside.rank, part, is_all, op) for part in parts]
-        _in_turn([itertools.chain([None], steps) for steps in between], lambda: None)
+        _run_in_turn([itertools.chain([None], steps) for steps in between], lambda: None)
         for dst in others:
             inside.isend(mine, dst)
     for src in reversed(others):

@@ -101,8 +101,8 @@ def finish_times(
     """
     stages, ends = len(forward), [0.0] * len(forward)
     if schedule == "gpipe":
-        _through(microbatches, forward, ends, range(stages))
-        _through(microbatches, backward, ends, range(stages - 1, -1, -1))
+        _send_through(microbatches, forward, ends, range(stages))
+        _send_through(microbatches, backward, ends, range(stages - 1, -1, -1))
         return ends, [microbatches] * stages
     if schedule not in ("1f1b", "pipedream"):  # which differ in their weights alone
         step = pipeline(schedule, stages, microbatches, forward, backward)
@@ -120,7 +120,7 @@ def finish_times(
     return ends, [min(stages - stage, microbatches) for stage in range(stages)]
 
 
-def _through(
+def _send_through(
     microbatches: int, seconds: Sequence[float], ends: list[float], order: Sequence[int]
 ) -> None:
     """Send all micro-batches through the stages, in this order of stages; move `ends` on."""

@@ -183,7 +183,7 @@ class Room:
             RankTimeout: it did not.
         """
         name = f"{self._name}/{key}"
-        _until(self._give_up, lambda: self._store.check([name]), lambda: f"rank {writer}")
+        _wait_until(self._give_up, lambda: self._store.check([name]), lambda: f"rank {writer}")
         value: bytes = self._store.get(name)
         return value
 
@@ -211,7 +211,7 @@ def meet(store: Any, rank: int, size: int, timeout_s: float) -> Roster:
         _check_alone(store, rank, word)
         return bool(store.check([f"answer/{word}"]))
 
-    _until(give_up, answered, lambda: "rank 0")
+    _wait_until(give_up, answered, lambda: "rank 0")
     name: str = store.get(f"answer/{word}").decode()
     store.set(f"{name}/here/{rank}", entry)
 
@@ -219,7 +219,7 @@ def meet(store: Any, rank: int, size: int, timeout_s: float) -> Roster:
         others = (peer for peer in range(1, size) if not store.check([f"{name}/here/{peer}"]))
         return f"ranks {', '.join(map(str, others)) or '0'}"
 
-    _until(give_up, lambda: store.check([f"{name}/roster"]), absent)
+    _wait_until(give_up, lambda: store.check([f"{name}/roster"]), absent)
     return Roster(name, *json.loads(store.get(f"{name}/roster")))
 
 
@@ -258,10 +258,10 @@ def _answer_all(store: Any, name: str, size: int, give_up: float) -> None:
                     store.set(f"answer/{word}", name)
         return not missing
 
-    _until(give_up, all_here, lambda: "ranks " + ", ".join(map(str, sorted(missing))))
+    _wait_until(give_up, all_here, lambda: "ranks " + ", ".join(map(str, sorted(missing))))
 
 
-def _until(give_up: float, done: Callable[[], bool], missing: Callable[[], str]) -> None:
+def _wait_until(give_up: float, done: Callable[[], bool], missing: Callable[[], str]) -> None:
     nap_s, longest_s = LOOKS_S
     while not done():
         if time.monotonic() > give_up:

@@ -136,7 +136,7 @@ class Container(ABC):
         """Take work, where it is ready and of the version that answers."""
 
     @abstractmethod
-    def _results(self, frames: list[bytes]) -> None:
+    def _take_results(self, frames: list[bytes]) -> None:
         """Take what the process has answered."""
 
     @abstractmethod
@@ -187,7 +187,7 @@ class Container(ABC):
         elif kind == RESULTS:
             self._timer.cancel()
             self._wait_ms = FIRST_WAIT_MS
-            self._results(frames[1:])
+            self._take_results(frames[1:])
 
     def _clear_up(self) -> None:
         """Clear up after a process that is gone, or that is to go; start the next one later."""

@@ -56,7 +56,7 @@ class Replica(Container):
         data = b"".join([query.x for query in batch])
         self._send(pack_array(dtype, (len(batch), *shape), data), self._model.hang_ms)
 
-    def _results(self, frames: list[bytes]) -> None:
+    def _take_results(self, frames: list[bytes]) -> None:
         results, errors, took_ms = unpack_results(*frames)
         batch = self._model.dispatcher.finish(self._lane, took_ms)
         self._counts.batches += 1

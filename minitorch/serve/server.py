@@ -272,7 +272,7 @@ class Server:
             if len(to.records) > MOST_RECORDS:
                 to.records.popitem(last=False)
         for name in ask.asked:
-            self._query(self._models[name], digest, group, data, ask)
+            self._get_answer(self._models[name], digest, group, data, ask)
         if not ask.future.done():
             self._asks.append(ask)
             if self._timer is None:
@@ -288,7 +288,7 @@ class Server:
             raise ArgumentError(f"{operation}: {name!r} generates. Ask it with `generate`.")
         return app
 
-    def _query(self, model: Model, digest: bytes, group: Group, data: bytes, ask: Ask) -> None:
+    def _get_answer(self, model: Model, digest: bytes, group: Group, data: bytes, ask: Ask) -> None:
         """Get one model's answer from the cache, from an equal query in flight, or from a batch."""
         key = (model.name, model.version, digest, group)
         value = self._cache.get(key)

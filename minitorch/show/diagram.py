@@ -100,11 +100,11 @@ def draw(
         canvas.path(d, wire.when, arrow=True)
     for box in boxes:
         cx, cy = layout.centers[box.key]
-        _box(canvas, box, cx + left, cy + top)
+        _draw_box(canvas, box, cx + left, cy + top)
     return Drawn(width, layout.height + 2 * MARGIN, paths)
 
 
-def _box(canvas: Canvas, box: Boxed, cx: float, cy: float) -> None:
+def _draw_box(canvas: Canvas, box: Boxed, cx: float, cy: float) -> None:
     width, height = box.size
     left, top = cx - width / 2, cy - height / 2
     canvas.rect(left, top, width, height, box.when, rx=10 if box.round else 4, tip=box.tip)

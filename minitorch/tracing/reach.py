@@ -192,7 +192,7 @@ class Reach:
             self._places += [(store.get, name, value) for name, value in store.items()]
         for value in (*part._parameters.values(), *part._buffers.values()):
             self._search(value)
-        self._attributes(part, OWN)
+        self._search_attributes(part, OWN)
 
     def _search(self, value: object) -> None:
         if value is None or id(value) in self._seen or isinstance(value, EQUAL):
@@ -234,13 +234,13 @@ class Reach:
         elif hasattr(value, "__wrapped__"):  # such as another `jit`
             self._search(value.__wrapped__)
         elif isinstance(value, type):
-            self._class_attributes(value, self._names & self._methods(value))
+            self._search_class_attributes(value, self._names & self._search_methods(value))
         elif _is_plain(value):
-            self._attributes(value)
+            self._search_attributes(value)
         elif hasattr(kind := type(value), "__slots__") and not (
             _is_of_the_library(kind) or _is_of_python(kind)
         ):
-            self._class_attributes(value, self._names & self._methods(type(value)))
+            self._search_class_attributes(value, self._names & self._search_methods(type(value)))
 
     def _search_file(self, module: ModuleType) -> None:
         """Remember what code names of a module that is a file of the user's, and search it."""
@@ -287,13 +287,13 @@ class Reach:
         for _, part in pairs:
             self._search(part)
 
-    def _attributes(self, value: object, others: frozenset[str] = frozenset()) -> None:
+    def _search_attributes(self, value: object, others: frozenset[str] = frozenset()) -> None:
         """Remember the attributes that code names, and search them; of the library's all."""
         own, kind = vars(value), type(value)
         self._spaces.append((own, set(own)))
         if not ASKING.isdisjoint(self._names):
             self._places.append((lambda _: len(own), "attributes", len(own)))
-        from_class = self._methods(kind)
+        from_class = self._search_methods(kind)
         every = not ANY_NAME.isdisjoint(self._names) or any(
             base is not Module and _is_of_the_library(base) for base in kind.__mro__
         )
@@ -301,9 +301,9 @@ class Reach:
         named |= self._names & (own.keys() | from_class | self._own_methods(kind))
         for name in named - others:
             self._look_at(own.get, name)
-        self._class_attributes(kind, named & from_class - own.keys())
+        self._search_class_attributes(kind, named & from_class - own.keys())
 
-    def _class_attributes(self, kind: Any, names: set[str]) -> None:
+    def _search_class_attributes(self, kind: Any, names: set[str]) -> None:
         """Remember what a class of the user's has for all its objects, and search it.
 
         So too of an object with slots, which are attributes of its class.
@@ -311,7 +311,7 @@ class Reach:
         for name in () if _is_of_the_library(kind) else names:
             self._look_at(functools.partial(of_class, kind), name)
 
-    def _methods(self, kind: type) -> set[str]:
+    def _search_methods(self, kind: type) -> set[str]:
         """Search the methods of a class that code names; return the names of what is no method."""
         others = set()
         for base in kind.__mro__:

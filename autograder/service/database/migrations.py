@@ -37,11 +37,11 @@ def prepare(database: Database, *, allowed: bool = True) -> None:
                 f"the database is an older release's: {older}. Run: autograder migrate"
             )
         with database.write() as connection:
-            _alone(connection)
+            _lock_out_others(connection)
             version = _step(connection, _version(connection))
 
 
-def _alone(connection: sa.Connection) -> None:
+def _lock_out_others(connection: sa.Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
 
@@ -103,11 +103,11 @@ def _write_fact(connection: sa.Connection, name: str, value: str) -> None:
     connection.execute(facts.insert().values(name=name, value=value))
 
 
-def _tables_alone(_connection: sa.Connection) -> None:
+def _add_tables_only(_connection: sa.Connection) -> None:
     """Do nothing: what is new are tables, which `_step` has made."""
 
 
 # From the layouts that a course of the last development version may have.
 _STEPS: dict[int, Callable[[sa.Connection], None]] = {
-    15: _tables_alone,  # course totals, which whoever wants the first one fills
+    15: _add_tables_only,  # course totals, which whoever wants the first one fills
 }

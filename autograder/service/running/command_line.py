@@ -45,9 +45,9 @@ def add_commands(subparsers: Subparsers) -> None:
     submit = command(subparsers, "submit", _submit, "hand in a notebook; prints its number")
     submit.add_argument("lab", metavar="LAB", help="the lab's name, with or without its number")
     submit.add_argument("notebook", metavar="NOTEBOOK", type=Path)
-    status = command(subparsers, "status", _status, "show the state and grade of a submission")
+    status = command(subparsers, "status", _show_status, "show the state and grade of a submission")
     status.add_argument("id", metavar="ID")
-    standing = command(subparsers, "standing", _standing, "say how you stand in every lab")
+    standing = command(subparsers, "standing", _print_standing, "say how you stand in every lab")
     standing.add_argument("--calendar", type=Path, metavar="FILE", help="write your dates, .ics")
     export = command(subparsers, "export", _export, "write the gradebook for another program")
     add = export.add_argument
@@ -66,10 +66,10 @@ def add_commands(subparsers: Subparsers) -> None:
 
 
 def _add_daily(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
-    requests = command(subparsers, "requests", _requests, "list the re-grade requests that wait")
+    requests = command(subparsers, "requests", _list_open, "list the re-grade requests that wait")
     requests.add_argument("--lab", metavar="LAB", default="", help="this lab alone")
     requests.add_argument("--answered", action="store_true", help="those that were answered")
-    today = command(subparsers, "today", _today, "say what waits for staff, and what is due")
+    today = command(subparsers, "today", _print_today, "say what waits for staff, and what is due")
     return [requests, today]
 
 
@@ -154,12 +154,12 @@ def _serve(arguments: argparse.Namespace) -> None:
     values |= {
         "labs": labs_directory(arguments.labs),
         "allowed_hosts": tuple(arguments.allowed_hosts),
-        "client_secret": _secret(arguments.client_secret_file),
+        "client_secret": _read_secret(arguments.client_secret_file),
     }
     serve(Settings(**values))
 
 
-def _secret(path: Path | None) -> str:
+def _read_secret(path: Path | None) -> str:
     from autograder.service.errors import StartError
 
     try:
@@ -193,7 +193,7 @@ def _submit(arguments: argparse.Namespace) -> None:
     print(f"submission {receipt['id']}")
 
 
-def _status(arguments: argparse.Namespace) -> None:
+def _show_status(arguments: argparse.Namespace) -> None:
     submission = connection(arguments).submission(arguments.id)
     line = f"submission {submission['id']}: {submission['lab']}: {submission['state']}"
     if submission["score"] is not None:
@@ -254,7 +254,7 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
         return {"problems": problems, "skipped": skipped, "not_final": not_final(book)}
 
 
-def _standing(arguments: argparse.Namespace) -> None:
+def _print_standing(arguments: argparse.Namespace) -> None:
     server = connection(arguments)
     if arguments.calendar is not None:
         with write_atomically(arguments.calendar) as file:
@@ -273,7 +273,7 @@ def _standing(arguments: argparse.Namespace) -> None:
         print(f"Course total: {now['total']:.1%}. {now['rule']}")
 
 
-def _today(arguments: argparse.Namespace) -> None:
+def _print_today(arguments: argparse.Namespace) -> None:
     now = connection(arguments).get("today")
     for lab in now["labs"]:
         print(f"{lab['name']}: {lab['came_in']} came in, {lab['to_mark']} learners to mark")
@@ -291,7 +291,7 @@ def _today(arguments: argparse.Namespace) -> None:
         print(f"grading is paused: {queue['reason']}")
 
 
-def _requests(arguments: argparse.Namespace) -> None:
+def _list_open(arguments: argparse.Namespace) -> None:
     from autograder.printable import printable
 
     server = connection(arguments)

@@ -26,7 +26,7 @@ def add_commands(subparsers: Subparsers) -> None:
 
 def _add_courses(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     actions = group(subparsers, "courses", "several courses on one server")
-    shown = command(actions, "list", _courses, "say which there are beside the one at /")
+    shown = command(actions, "list", _list_courses, "say which there are beside the one at /")
     add = command(actions, "add", _add_course, "add one at /courses/NAME")
     add.add_argument("--title", metavar="T", default="", help="default: NAME")
     add.add_argument("--labs", metavar="DIR", type=Path, help="default: those of the server")
@@ -37,7 +37,7 @@ def _add_courses(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     return [shown, add, remove]
 
 
-def _courses(arguments: argparse.Namespace) -> None:
+def _list_courses(arguments: argparse.Namespace) -> None:
     from autograder.service.running import courses
 
     with courses.open_course(arguments.data, arguments.database, "") as store:

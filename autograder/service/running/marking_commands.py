@@ -10,15 +10,15 @@ from autograder.service.running.commands import Subparsers, command, connection,
 def add_commands(subparsers: Subparsers) -> list[ArgumentParser]:
     """Add the commands, all of which ask a server, and return them."""
     actions = group(subparsers, "marking", "who marks what, and what they agree on")
-    listing = command(actions, "list", _list, "say what waits, and how far everybody is")
+    listing = command(actions, "list", _list_markers, "say what waits, and how far everybody is")
     assign = command(actions, "assign", _assign, "let somebody of the staff mark something")
     assign.add_argument("login", metavar="LOGIN")
     for name in ("lab", "question", "section"):
         assign.add_argument(f"--{name}", metavar="NAME", default="", help=f"this {name} alone")
     assign.add_argument("--remove", action="store_true", help="no longer")
-    groups = command(actions, "groups", _groups, "list the answers that are alike and wait")
-    comments = command(actions, "comments", _comments, "list the comments that markers share")
-    sample = command(actions, "sample", _sample, "say how far two markers differ")
+    groups = command(actions, "groups", _print_groups, "list the answers that are alike and wait")
+    comments = command(actions, "comments", _print_comments, "list the comments that markers share")
+    sample = command(actions, "sample", _draw_sample, "say how far two markers differ")
     says = "put N more answers into it"
     sample.add_argument("--draw", type=whole(1, 256), metavar="N", help=says)
     for parser in (groups, comments, sample):
@@ -27,7 +27,7 @@ def add_commands(subparsers: Subparsers) -> list[ArgumentParser]:
     return [listing, assign, groups, comments, sample]
 
 
-def _list(arguments: Namespace) -> None:
+def _list_markers(arguments: Namespace) -> None:
     state = connection(arguments).get("grading")
     for p in state["piles"]:
         print(f"{p['lab']}: {p['question']}: {p['waiting']} of {p['written']} answers wait")
@@ -52,17 +52,17 @@ def _about(arguments: Namespace, body: Any = None) -> dict[str, Any]:
     return server.get(*where) if body is None else server.send("POST", *where, body=body)
 
 
-def _groups(arguments: Namespace) -> None:
+def _print_groups(arguments: Namespace) -> None:
     for alike in _about(arguments)["groups"]:
         print(printable(f"{alike['number']} answers: {' '.join(alike['text'].split())[:200]}"))
 
 
-def _comments(arguments: Namespace) -> None:
+def _print_comments(arguments: Namespace) -> None:
     for c in _about(arguments)["comments"]:
         print(printable(f"{c['uses']} x {c['item'] or 'the whole answer'}: {c['text']}"))
 
 
-def _sample(arguments: Namespace) -> None:
+def _draw_sample(arguments: Namespace) -> None:
     if arguments.draw is not None:
         drawn = _about(arguments, {"size": arguments.draw})["drawn"]
         print(f"{drawn} answers drawn.")

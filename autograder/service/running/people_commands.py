@@ -18,7 +18,7 @@ from autograder.service.settings import Settings
 
 def add_commands(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     """Add the commands; return those that ask a server."""
-    tokens = command(subparsers, "tokens", _tokens, "give all learners a token, in a CSV")
+    tokens = command(subparsers, "tokens", _make_tokens, "give all learners a token, in a CSV")
     tokens.add_argument("-o", "--output", type=Path, metavar="FILE", required=True)
     tokens.add_argument("--section", metavar="NAME", default="", help="this section alone")
     tokens.add_argument("--renew", action="store_true", help="those too who have one: it ends")
@@ -28,14 +28,14 @@ def add_commands(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
 
 def _add_roster(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     actions = group(subparsers, "roster", "take over who takes the course")
-    parser = command(actions, "import", _roster_import, "take over a CSV: login,name,email,...")
+    parser = command(actions, "import", _import_roster, "take over a CSV: login,name,email,...")
     parser.add_argument("file", metavar="FILE", type=Path)
     parser.add_argument("--dry-run", action="store_true", help="only say what would change")
-    platform = command(actions, "platform", _roster_import, "take over a platform's people (LTI)")
+    platform = command(actions, "platform", _import_roster, "take over a platform's people (LTI)")
     platform.set_defaults(file=None)
     platform.add_argument("--dry-run", action="store_true", help="only say what would change")
-    remove = command(actions, "remove", _roster_change, "let somebody leave; their work stays")
-    time = command(actions, "time", _roster_change, "give a learner a factor on all labs' time")
+    remove = command(actions, "remove", _change_roster, "let somebody leave; their work stays")
+    time = command(actions, "time", _change_roster, "give a learner a factor on all labs' time")
     for other in (remove, time):
         other.add_argument("login", metavar="LOGIN")
     remove.set_defaults(factor=None)
@@ -45,7 +45,7 @@ def _add_roster(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
 
 def _add_staff(subparsers: Subparsers) -> argparse.ArgumentParser:
     actions = group(subparsers, "staff", "add somebody who runs the course")
-    parser = command(actions, "add", _staff_add, "add a member of staff and print their token")
+    parser = command(actions, "add", _add_to_staff, "add a member of staff and print their token")
     parser.add_argument("login", metavar="LOGIN")
     parser.add_argument("--role", choices=("instructor", "assistant"), required=True)
     parser.add_argument("--renew", action="store_true", help="replace the token of one added")
@@ -55,7 +55,7 @@ def _add_staff(subparsers: Subparsers) -> argparse.ArgumentParser:
     return parser
 
 
-def _tokens(arguments: argparse.Namespace) -> None:
+def _make_tokens(arguments: argparse.Namespace) -> None:
     """Write the tokens to a file that its owner alone can read."""
     from autograder.service.errors import ServerError
     from autograder.service.reports.exports import csv_lines
@@ -78,7 +78,7 @@ def _tokens(arguments: argparse.Namespace) -> None:
     print(f"{path}: {len(people)} {kind}{'' if len(people) == 1 else 's'}.")
 
 
-def _roster_import(arguments: argparse.Namespace) -> int:
+def _import_roster(arguments: argparse.Namespace) -> int:
     """Take over a roster; the exit code is 1 where some lines could not be taken."""
     from autograder.printable import printable
 
@@ -95,7 +95,7 @@ def _roster_import(arguments: argparse.Namespace) -> int:
     return 1 if changes["problems"] else 0
 
 
-def _roster_change(arguments: argparse.Namespace) -> None:
+def _change_roster(arguments: argparse.Namespace) -> None:
     server, person, factor = connection(arguments), ("people", arguments.login), arguments.factor
     if factor is None:
         server.do("DELETE", *person)
@@ -105,7 +105,7 @@ def _roster_change(arguments: argparse.Namespace) -> None:
         print(f"{arguments.login} has {factor:g} times the time.")
 
 
-def _staff_add(arguments: argparse.Namespace) -> None:
+def _add_to_staff(arguments: argparse.Namespace) -> None:
     require_data(arguments)
     body = {"login": arguments.login, "role": arguments.role, "renew": arguments.renew}
     token = (

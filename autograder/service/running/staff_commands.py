@@ -11,13 +11,13 @@ from autograder.service.running.commands import Subparsers, command, connection,
 def add_commands(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     """Add the commands; return those that ask a server."""
     actions = group(subparsers, "teams", "who works with whom on a lab, in a CSV")
-    show = command(actions, "show", _teams, "print them")
+    show = command(actions, "show", _print_teams, "print them")
     put = command(actions, "set", _set_teams, "let people be in the teams that a CSV says")
     for parser in (show, put):
         parser.add_argument("lab", metavar="LAB")
     put.add_argument("file", metavar="FILE", type=Path)
     put.add_argument("--dry-run", action="store_true", help="only say what would change")
-    numbers = command(subparsers, "numbers", _numbers, "print how a lab went, a CSV")
+    numbers = command(subparsers, "numbers", _print_numbers, "print how a lab went, a CSV")
     numbers.add_argument("lab", metavar="LAB")
     others = (*_add_schedule(subparsers), *_add_announcements(subparsers), *_add_term(subparsers))
     return [*_add_grades(subparsers), *others, show, put, numbers]
@@ -25,11 +25,11 @@ def add_commands(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
 
 def _add_schedule(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     actions = group(subparsers, "schedule", "the dates of all labs, in one CSV")
-    show = command(actions, "show", _schedule_show, "print it")
-    put = command(actions, "set", _schedule_change, "let the dates of a CSV hold")
-    shift = command(actions, "shift", _schedule_change, "move all dates by weeks")
-    hold = command(actions, "hold", _schedule_change, "hold a lab's grades back from learners")
-    release = command(actions, "release", _schedule_change, "release the grades of a lab")
+    show = command(actions, "show", _print_schedule, "print it")
+    put = command(actions, "set", _change_schedule, "let the dates of a CSV hold")
+    shift = command(actions, "shift", _change_schedule, "move all dates by weeks")
+    hold = command(actions, "hold", _change_schedule, "hold a lab's grades back from learners")
+    release = command(actions, "release", _change_schedule, "release the grades of a lab")
     for parser in (hold, release):
         parser.add_argument("lab", metavar="LAB")
     put.add_argument("file", metavar="FILE", type=Path)
@@ -39,11 +39,11 @@ def _add_schedule(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     return [show, put, shift, hold, release]
 
 
-def _schedule_show(arguments: argparse.Namespace) -> None:
+def _print_schedule(arguments: argparse.Namespace) -> None:
     print(connection(arguments).text("schedule"), end="")
 
 
-def _schedule_change(arguments: argparse.Namespace) -> None:
+def _change_schedule(arguments: argparse.Namespace) -> None:
     action, dry_run = arguments.action, arguments.dry_run
     method, names = "PUT", ["schedule"]
     body: Any
@@ -63,7 +63,7 @@ def _schedule_change(arguments: argparse.Namespace) -> None:
 
 def _add_term(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     actions = group(subparsers, "term", "take the last term's dates, rule and comments over")
-    show = command(actions, "show", _term, "print the plan of this course, for the next term")
+    show = command(actions, "show", _show_term, "print the plan of this course, for the next term")
     take = command(actions, "import", _import_term, "let a plan, or that of a backup, hold here")
     take.add_argument("file", metavar="ARCHIVE", type=Path, help="a backup, or what `show` printed")
     when = take.add_mutually_exclusive_group(required=True)
@@ -76,7 +76,7 @@ def _add_term(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     return [show, take]
 
 
-def _term(arguments: argparse.Namespace) -> None:
+def _show_term(arguments: argparse.Namespace) -> None:
     import json
 
     print(json.dumps(connection(arguments).get("term"), indent=1))
@@ -103,7 +103,7 @@ def _import_term(arguments: argparse.Namespace) -> int:
     return 1 if taken["problems"] else 0
 
 
-def _teams(arguments: argparse.Namespace) -> None:
+def _print_teams(arguments: argparse.Namespace) -> None:
     print(connection(arguments).text("labs", arguments.lab, "teams"), end="")
 
 
@@ -117,13 +117,13 @@ def _set_teams(arguments: argparse.Namespace) -> None:
     print(f"{len(changes)} {'would change' if dry_run else 'changed'}.")
 
 
-def _numbers(arguments: argparse.Namespace) -> None:
+def _print_numbers(arguments: argparse.Namespace) -> None:
     print(connection(arguments).text("labs", arguments.lab, "numbers", format="csv"), end="")
 
 
 def _add_announcements(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     actions = group(subparsers, "news", "announcements: read them, write them")
-    show = command(actions, "show", _news, "print them; what is unread has a star")
+    show = command(actions, "show", _print_announcements, "print them; what is unread has a star")
     write = command(actions, "write", _announce, "announce what a file says, in Markdown")
     write.add_argument("file", metavar="FILE", type=Path)
     write.add_argument("--section", metavar="NAME", default="", help="this section alone")
@@ -134,7 +134,7 @@ def _add_announcements(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     return [show, write, withdraw]
 
 
-def _news(arguments: argparse.Namespace) -> None:
+def _print_announcements(arguments: argparse.Namespace) -> None:
     from autograder.printable import printable
 
     for news in connection(arguments).announcements():
@@ -175,7 +175,9 @@ def _add_grades(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     points.add_argument("--of", type=float, metavar="MOST", help="default: what the lab gives")
     for parser in (points, excuse):
         parser.add_argument("--comment", default="", metavar="TEXT", help="why, for staff")
-    rule = command(actions, "rule", _rule, "say how labs make up the course total, or change it")
+    rule = command(
+        actions, "rule", _set_rule, "say how labs make up the course total, or change it"
+    )
     rule.add_argument("--drop", type=int, metavar="N", help="the N lowest labs do not count")
     rule.add_argument(
         "--weight", action="append", metavar="LAB=W", help="may be given several times"
@@ -199,7 +201,7 @@ def _decide(arguments: argparse.Namespace) -> None:
     print(f"{now['login']}: {now['lab']} {counts}.")
 
 
-def _rule(arguments: argparse.Namespace) -> None:
+def _set_rule(arguments: argparse.Namespace) -> None:
     from autograder.service.errors import ServerError
 
     server, changes = connection(arguments), dict[str, Any]()

@@ -34,7 +34,7 @@ async def take_in(request: Request, course: Course, person: Person) -> Receipt:
         lab, notebook = await _upload(request, course.settings.upload_bytes)
         full = course.catalog.resolve(lab)
         async with course.limits.reading:
-            await run_in_threadpool(_readable, notebook)
+            await run_in_threadpool(_require_readable, notebook)
         add = partial(
             course.store.submissions.add, retry_key=key, most_bytes=course.settings.kept_bytes
         )
@@ -56,7 +56,7 @@ async def _upload(request: Request, limit_bytes: int) -> tuple[str, bytes]:
     length = request.headers.get("content-length", "0")
     if length.isascii() and length.isdigit() and int(length) > limit_bytes:
         raise Refused(413, too_large(limit_bytes))
-    await _whole(request)
+    await _require_whole(request)
     try:
         async with request.form(max_files=1, max_fields=4, max_part_size=limit_bytes) as form:
             fields = once(form.multi_items())
@@ -65,7 +65,7 @@ async def _upload(request: Request, limit_bytes: int) -> tuple[str, bytes]:
         raise Refused(422, f"submit: the form cannot be read: {error.detail}") from error
 
 
-async def _whole(request: Request) -> None:
+async def _require_whole(request: Request) -> None:
     """Read the body, and let it through only if it is a form that has its end."""
     kind, options = parse_options_header(request.headers.get("content-type", ""))
     boundary = options.get(b"boundary", b"")
@@ -93,7 +93,7 @@ async def _notebook_field(form: Fields) -> bytes:
     return data
 
 
-def _readable(notebook: bytes) -> None:
+def _require_readable(notebook: bytes) -> None:
     """Raise unless the bytes are a notebook."""
     try:
         read(notebook)

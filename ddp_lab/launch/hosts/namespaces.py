@@ -197,7 +197,7 @@ def make_host(order: dict[str, Any], host: int) -> int:
         raise Refused(*json.loads(refusals[0]))
     name = f"host{host + 1}"
     run(order["ip"], [f"link set {name} master switch", *up(name)])
-    shape(order, name)
+    limit_rate(order, name)
     return int(lines[0])
 
 
@@ -210,7 +210,7 @@ def build_host(order: dict[str, Any], host: int, writing: int) -> int:
     cable = f"link add eth0 type veth peer name host{host + 1} netns 1"  # 1: the switch
     address = f"address add {NETWORK}.{host + 1}/24 dev eth0"
     run(order["ip"], ["link set lo up", cable, address, *up("eth0")])
-    shape(order, "eth0", order["delay"])
+    limit_rate(order, "eth0", order["delay"])
     call("unshare", NEW_PIDS)
     return os.fork() or live(writing)
 
@@ -220,7 +220,7 @@ def up(device: str) -> list[str]:
     return [f"link set {device} addrgenmode none", f"link set {device} up"]
 
 
-def shape(order: dict[str, Any], device: str, delay: str = "") -> None:
+def limit_rate(order: dict[str, Any], device: str, delay: str = "") -> None:
     """Limit what a device sends, by the kernel's token bucket, and delay it."""
     root, lines = "root", []
     if order["bucket"]:

@@ -53,7 +53,7 @@ class Unit:
         self._uses: list[Use] = []  # forward passes that have begun and not ended
         self._open: set[Use] = set()  # backward passes that have begun and not ended
         for flat in self.trained:
-            flat.on_arrival = self._arrival
+            flat.on_arrival = self._note_arrival
         module.register_forward_pre_hook(self._before_forward, prepend=True, with_kwargs=True)
         module.register_forward_hook(self._after_forward, always_call=True)
 
@@ -125,7 +125,7 @@ class Unit:
         self._open.add(use)
         self.wait_and_prefetch(self.order.before(self))
 
-    def _arrival(self) -> None:
+    def _note_arrival(self) -> None:
         task = self.order.add_to_task(self)
         if self.complete:
             self.order.reduce(task)

@@ -229,9 +229,9 @@ class Watch:
         self.tolerated: set[int] = set()  # ranks whose failure ends only waits for them
         self._of_thread = threading.local()
         self._before = sys.excepthook
-        sys.excepthook = self._uncaught
+        sys.excepthook = self._tell_uncaught
 
-    def _uncaught(
+    def _tell_uncaught(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         self.tell(error)

@@ -39,31 +39,31 @@ class Mismatch(Exception):
     """The shapes of a term's parts do not fit: the term has no value."""
 
 
-def _fits(condition: bool) -> None:
+def _require(condition: bool) -> None:
     if not condition:
         raise Mismatch
 
 
 def _matmul(a: Value, b: Value) -> Value:
-    _fits(a.array.shape[1] == b.array.shape[0])
+    _require(a.array.shape[1] == b.array.shape[0])
     return Value(a.array @ b.array, b.cut)
 
 
 def _elementwise(function: Callable[[Matrix, Matrix], Matrix]) -> Callable[[Value, Value], Value]:
     def compute(a: Value, b: Value) -> Value:
-        _fits(a.array.shape == b.array.shape)
+        _require(a.array.shape == b.array.shape)
         return Value(function(a.array, b.array), a.cut if a.cut == b.cut else None)
 
     return compute
 
 
 def _concat(a: Value, b: Value) -> Value:
-    _fits(a.array.shape[0] == b.array.shape[0])
+    _require(a.array.shape[0] == b.array.shape[0])
     return Value(np.concatenate((a.array, b.array), axis=1), a.array.shape[1])
 
 
 def _side(a: Value, first: bool) -> Value:
-    _fits(a.cut is not None)
+    _require(a.cut is not None)
     return Value(a.array[:, : a.cut] if first else a.array[:, a.cut :])
 
 

@@ -91,7 +91,7 @@ def clone(x: Kind) -> Kind:
     return apply(Clone(), x)
 
 
-def floats_only(name: str, x: Methods) -> None:
+def require_floats(name: str, x: Methods) -> None:
     """Raise unless `x` has a floating dtype.
 
     Raises:

@@ -10,7 +10,7 @@ from ...arrays.library import Array, DType, Namespace, cast, dtype_of, float32, 
 from ...errors import ShapeError
 from ...op import Gradients, Kind, Methods, Op, Spec, apply
 from ..elementwise import compiled
-from ..elementwise.casting import floats_only
+from ..elementwise.casting import require_floats
 from ..products.conv import over_axes
 from ..reducing.reduction import mean
 
@@ -103,7 +103,7 @@ def adaptive_means(count: int, input: Kind, output_size: int | Sequence[int | No
         )
     if all(size == 1 for size in new):
         return mean(input, tuple(range(-count, 0)), True)
-    floats_only(f"adaptive_avg_pool{count}d", input)
+    require_floats(f"adaptive_avg_pool{count}d", input)
     old = tuple(input.shape[-count:])
     sizes = tuple((n, n if size is None else size) for n, size in zip(old, new, strict=True))
     if any(n < 1 or size < 1 for n, size in sizes):

@@ -7,7 +7,7 @@ from typing import Any
 from ...arrays.library import as_dtype, finfo, float32
 from ...errors import ArgumentError, ShapeError
 from ...op import Kind, Methods, apply
-from ..elementwise.casting import floats_only
+from ..elementwise.casting import require_floats
 from ..elementwise.formulas import Formula
 from ..elementwise.pointwise import clamp_min
 from ..elementwise.unary import rsqrt, zeros_like
@@ -35,7 +35,7 @@ def layer_norm(
     Source: Ba, Kiros & Hinton, arXiv:1607.06450, 2016.
     """
     over = _last_axes("layer_norm", x, normalized_shape, weight, bias)
-    floats_only("layer_norm", x)
+    require_floats("layer_norm", x)
     if weight is None:
         return _affine(apply(Standardize(over, eps), x), None, bias)
     values: Any = weight

@@ -10,7 +10,7 @@ import numpy as np
 from ...arrays.library import Array, DType, Namespace, dtype_of, host_dtype, native_device_of
 from ...errors import ArgumentError, ShapeError
 from ...op import Gradients, Kind, Methods, Spec, apply
-from ..elementwise.casting import floats_only
+from ..elementwise.casting import require_floats
 from ..products.conv import each
 from ..shaping.indexing import getitem
 from ..shaping.movement import AlongDim, permute, reshape
@@ -240,7 +240,7 @@ def _check_resizing(input: Methods, mode: str, align_corners: bool | None, antia
             f"{rank_of_mode or '3 to 5'} axes: (N, C, ...)."
         )
     if not mode.startswith("nearest"):
-        floats_only("interpolate", input)
+        require_floats("interpolate", input)
 
 
 def _targets(

@@ -98,7 +98,7 @@ def matmul(a: Kind, b: Any) -> Kind:
     return remove_axes(product, inserted)
 
 
-def _axes_are(name: str, *wanted: tuple[Any, int]) -> None:
+def _check_axes(name: str, *wanted: tuple[Any, int]) -> None:
     for value, rank in wanted:
         if len(value.shape) != rank:
             shapes = " and ".join(str(tuple(v.shape)) for v, _ in wanted)
@@ -108,13 +108,13 @@ def _axes_are(name: str, *wanted: tuple[Any, int]) -> None:
 
 def mm(a: Kind, b: Kind) -> Kind:
     """Return the product of two matrices."""
-    _axes_are("mm", (a, 2), (b, 2))
+    _check_axes("mm", (a, 2), (b, 2))
     return apply(_matmul, a, b)
 
 
 def bmm(a: Kind, b: Kind) -> Kind:
     """Return the products of two batches of matrices, (n, i, j) and (n, j, k)."""
-    _axes_are("bmm", (a, 3), (b, 3))
+    _check_axes("bmm", (a, 3), (b, 3))
     if a.shape[0] != b.shape[0] and None not in (a.shape[0], b.shape[0]):
         raise ShapeError(f"bmm: batches differ: got {tuple(a.shape)} and {tuple(b.shape)}.")
     return apply(_matmul, a, b)
@@ -122,19 +122,19 @@ def bmm(a: Kind, b: Kind) -> Kind:
 
 def mv(a: Kind, b: Kind) -> Kind:
     """Return the product of a matrix and a vector."""
-    _axes_are("mv", (a, 2), (b, 1))
+    _check_axes("mv", (a, 2), (b, 1))
     return matmul(a, b)
 
 
 def dot(a: Kind, b: Kind) -> Kind:
     """Return the sum of the products of two vectors."""
-    _axes_are("dot", (a, 1), (b, 1))
+    _check_axes("dot", (a, 1), (b, 1))
     return matmul(a, b)
 
 
 def outer(a: Kind, b: Kind) -> Kind:
     """Return the products of each element of one vector with each of another."""
-    _axes_are("outer", (a, 1), (b, 1))
+    _check_axes("outer", (a, 1), (b, 1))
     return insert_axes(a, (1,)) * insert_axes(b, (0,))
 
 

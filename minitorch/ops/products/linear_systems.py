@@ -13,7 +13,7 @@ from ...arrays.shapes import broadcast
 from ...errors import ArgumentError, ShapeError
 from ...op import Flat, Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
 from ..elementwise.binary import where
-from ..elementwise.casting import floats_only
+from ..elementwise.casting import require_floats
 from ..elementwise.logic import eq
 from ..elementwise.unary import ones_like
 from ..reducing.reduction import sum
@@ -40,7 +40,7 @@ def check_matrices(name: str, x: Methods, square: bool = True) -> None:
     if len(shape) < 2 or (square and shape[-1] != shape[-2]):
         kind = "(..., n, n)" if square else "(..., m, n)"
         raise ShapeError(f"linalg.{name}: got shape {shape}, expected {kind}.")
-    floats_only(f"linalg.{name}", x)
+    require_floats(f"linalg.{name}", x)
 
 
 def _inverse(x: Kind) -> Kind:

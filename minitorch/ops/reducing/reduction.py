@@ -25,7 +25,7 @@ from ...arrays.shapes import axes, axes_or_all, drop_axes
 from ...errors import AxisError
 from ...op import Flat, Gradients, Kind, Methods, Op, Spec, apply
 from ..elementwise.binary import where
-from ..elementwise.casting import cast_to, floats_only
+from ..elementwise.casting import cast_to, require_floats
 from ..elementwise.logic import isnan
 from ..elementwise.unary import exp, ones_like
 from ..shaping.broadcasting import expand_to
@@ -271,7 +271,7 @@ def mean(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike =
         DTypeError: not a floating dtype.
     """
     x = x if dtype is None else cast_to(x, dtype)
-    floats_only("mean", x)
+    require_floats("mean", x)
     over = axes_or_all(dim, len(x.shape), "mean")
     return apply(Mean(over, keepdim), x)
 

@@ -10,7 +10,7 @@ from ...arrays.shapes import axes_or_all, axis
 from ...errors import ArgumentError
 from ...op import Gradients, Kind, Methods, apply
 from ..elementwise.binary import where
-from ..elementwise.casting import cast_to, floats_only
+from ..elementwise.casting import cast_to, require_floats
 from ..elementwise.formulas import at_once
 from ..elementwise.logic import eq, ne
 from ..elementwise.pointwise import pow
@@ -118,7 +118,7 @@ def var(
         dim, unbiased = None, dim
     if correction is None:
         correction = 1.0 if unbiased is None or unbiased else 0.0
-    floats_only("var", x)
+    require_floats("var", x)
     over = axes_or_all(dim, len(x.shape), "var")
     free = max(math.prod(x.shape[d] for d in over) - float(correction), 0.0)
     return apply(Variance(over, keepdim, free), x)
@@ -126,7 +126,7 @@ def var(
 
 def std(x: Methods, *args: Any, **options: Any) -> Any:
     """Return the square root of `var`, whose arguments it takes."""
-    floats_only("std", x)
+    require_floats("std", x)
     return root(var(x, *args, **options))
 
 
@@ -153,7 +153,7 @@ def vector_norm(
 ) -> Kind:
     """Return (Σ|x|ᵖ)^(1/p) along `dim`, p being `ord`: also 0, inf and -inf."""
     x = x if dtype is None else cast_to(x, dtype)
-    floats_only("vector_norm", x)
+    require_floats("vector_norm", x)
     over = axes_or_all(dim, len(x.shape), "vector_norm")
     if ord == 2:
         return apply(Length(over, keepdim), x)

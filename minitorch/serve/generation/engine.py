@@ -121,7 +121,7 @@ class Engine(Container):
             self._plan = plan
             self._send([json.dumps(order(plan)).encode()], self._hang_ms)
 
-    def _results(self, frames: list[bytes]) -> None:
+    def _take_results(self, frames: list[bytes]) -> None:
         answer = json.loads(frames[0])
         plan, self._plan = self._plan or Plan(), None
         self._vocabulary = answer["vocabulary"]

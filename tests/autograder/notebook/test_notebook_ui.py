@@ -220,12 +220,12 @@ def test_the_panel_does_what_is_clicked_and_ignores_nonsense(session: Any) -> No
     session.q._repr_mimebundle_()
     panel = session.q._panel
     session.run(RIGHT)
-    panel._wish(panel, {"act": "check all"}, [])
+    panel._answer_click(panel, {"act": "check all"}, [])
     assert panel.state["score"] == 4
-    panel._wish(panel, {"act": "hint", "name": "sum_rows"}, [])
+    panel._answer_click(panel, {"act": "hint", "name": "sum_rows"}, [])
     assert panel.state["questions"][2]["hints"] == ["Which axis goes away?"]
     for nonsense in ({}, {"act": "no"}, {"act": "check"}, {"act": "hint", "name": 3}, "text", None):
-        panel._wish(panel, nonsense, [])
+        panel._answer_click(panel, nonsense, [])
     assert panel.state["score"] == 4
 
 

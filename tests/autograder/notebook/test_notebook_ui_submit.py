@@ -90,7 +90,7 @@ def test_a_grade_that_is_held_back_is_said_to_be(session: Any) -> None:
     session.run(RIGHT)
     session.q.submit()
     panel = pytest.importorskip("autograder.learner.panel").Panel(session.q)
-    panel._wish(panel, {"act": "poll"}, [])
+    panel._answer_click(panel, {"act": "poll"}, [])
     shown = panel.state["submission"]
     assert shown["held_back"] and shown["state"] == "graded" and shown["score"] is None
     handed_in = HandedIn(1, "", "graded", held_back=True)
@@ -107,10 +107,10 @@ def test_what_is_announced_is_in_the_status_and_the_panel_until_it_is_read(
     assert "announced 2031-03-01 by Grace" in said and "No 7: *none*" in said
     assert "\x1b" not in said
     panel = pytest.importorskip("autograder.learner.panel").Panel(session.q)
-    panel._wish(panel, {"act": "dates"}, [])
+    panel._answer_click(panel, {"act": "dates"}, [])
     assert [news["text"] for news in panel.state["news"]] == ["No 7:\n*none*", "No 4:\n*none*"]
     for name, left in (("7", [4]), ("99", [4]), (None, [4]), ("4", [])):
-        panel._wish(panel, {"act": "read", "name": name}, [])
+        panel._answer_click(panel, {"act": "read", "name": name}, [])
         assert [news["id"] for news in panel.state["news"]] == left
 
 
@@ -118,18 +118,18 @@ def test_the_panel_says_dates_and_attempts_before_anything_is_handed_in(
     session: Any, server: FakeServer
 ) -> None:
     panel = pytest.importorskip("autograder.learner.panel").Panel(session.q)
-    panel._wish(panel, {"act": "dates"}, [])
+    panel._answer_click(panel, {"act": "dates"}, [])
     assert panel.state["dates"] == ""  # this server knows of none
     lab = {"name": "09_scale_and_sum", "opens": "2001-01-01T00:00:00Z", "attempts_left": 3}
     lab |= {"due": "2099-02-28T23:59:00+01:00", "late_until": "2099-03-02T23:59:00+01:00"}
     server.known = [{"name": "another"}, {**lab, "penalty_per_day": 0.25}]
-    panel._wish(panel, {"act": "dates"}, [])
+    panel._answer_click(panel, {"act": "dates"}, [])
     assert panel.state["dates"] == (
         "due Sat 28 Feb 2099, 23:59 UTC+01:00; late until Mon 02 Mar 2099, 23:59 UTC+01:00; "
         "each late day costs 25%; attempts left: 3"
     )
     server.known[1]["attempts_left"] = 2
-    panel._wish(panel, {"act": "submit"}, [])
+    panel._answer_click(panel, {"act": "submit"}, [])
     assert panel.state["dates"].endswith("attempts left: 2")
 
 
