@@ -9,9 +9,10 @@ Every rank of a host carries a share across the link, so that all of its connect
 none waits for a single one. A large array goes in pieces: while the link carries one, others are
 added up and copied inside the hosts, and a sum leaves before all others are there.
 
-What crosses is the least there can be: of N bytes reduced, 2(H-1)/H N each way for each of H hosts,
-however many ranks it has. Where one rank of a host is enough to carry all, as in a broadcast, it is
-the host's first, or the root.
+A small array, for which latency is all, is added up by every rank of a host, and carried by each:
+then they meet once. Otherwise what crosses is the least there can be: of N bytes reduced,
+2(H-1)/H N each way for each of H hosts, however many ranks it has. Where one rank of a host is
+enough to carry all, as in a broadcast, it is the host's first, or the root.
 
 Source: Thakur & Gropp, EuroPVM/MPI 2003, for the idea; NCCL's and Horovod's hierarchical modes.
 """
@@ -24,15 +25,17 @@ import numpy as np
 
 from ddp_lab.collectives import direct, reference, tree
 from ddp_lab.collectives.choose import on_wires
+from ddp_lab.collectives.halving_doubling import recursive_doubling
 from ddp_lab.collectives.registry import built_in, lookup
 from ddp_lab.collectives.rows import Rows, rows_of, same_place, split_evenly
-from ddp_lab.collectives.two_shot import copy_into, publish, reduce_slice, slice_of
+from ddp_lab.collectives.two_shot import copy_into, one_shot, publish, reduce_slice, slice_of
 from ddp_lab.transport.base import NDArray
 from ddp_lab.transport.shm.rendezvous import SharedRendezvous
 
 if TYPE_CHECKING:
     from ddp_lab.communicator.communicator import Communicator
 
+SMALL_BYTES = 8 * 1024  # of the arrays of a host's ranks together: less than a meeting costs
 PIECE_BYTES, MOST_PIECES = 1 << 20, 8  # of an array to reduce over a link; less costs more meetings
 DONE = object()
 
@@ -46,10 +49,22 @@ def all_reduce(comm: "Communicator", x: NDArray, *, op: str, out: NDArray | None
     rendezvous = inside.rendezvous() if inside.size > 1 else None
     if rendezvous is None:
         return _all_reduce_by_messages(comm, inside, copy_into(x, out), op)
+    counterparts = _counterparts(comm) if x.nbytes * inside.size <= SMALL_BYTES else None
+    if counterparts is not None:
+        total = one_shot(inside, x, op=op, out=out)
+        return recursive_doubling(counterparts, total, op=op)
     memory = _Memory(comm, inside, rendezvous, x, out, op)
     _run_in_turn([memory.reduce(*part) for part in zip(*memory.parts, strict=True)], memory.meet)
     inside.count_shared(x.nbytes // len(memory.parts), 2)
     return memory.box if out is None else out
+
+
+def _counterparts(comm: "Communicator") -> "Communicator | None":
+    """Return a view of the ranks at this one's place on each host, None if some has none."""
+    if len(set(map(len, comm.hosts))) > 1:
+        return None
+    place = comm.hosts[comm.host].index(comm.rank)
+    return comm.subset(host[place] for host in comm.hosts)
 
 
 def _run_in_turn(pieces: list[Iterator[None]], meet: Callable[[], object]) -> None:
@@ -328,9 +343,15 @@ def gather(comm: "Communicator", x: NDArray, *, root: int) -> NDArray | None:
 
 @built_in("barrier", "hierarchical")
 def barrier(comm: "Communicator") -> None:
-    """Return once all ranks are here: those of each host, then the hosts, then those again."""
-    inside = comm.neighbours()
+    """Return once all ranks are here: those of each host, then the hosts.
+
+    Where hosts have ranks without counterparts, the first of each tells its own in the end.
+    """
+    inside, counterparts = comm.neighbours(), _counterparts(comm)
     direct.barrier(inside)
+    if counterparts is not None:
+        tree.barrier(counterparts)
+        return
     if inside.rank == 0:
         tree.barrier(comm.subset(heads_of(comm)))
     direct.barrier(inside)

@@ -110,6 +110,28 @@ def places(comm) -> tuple:
     return comm.hosts, comm.host, odd.hosts, odd.host
 
 
+def meetings(comm, size: int) -> list[int]:
+    """Return how often the first two ranks of a group meet in each of three calls."""
+    group = comm.split(0 if comm.rank < size else None)
+    counts = []
+    for elements in (0, 256, 4096) if group is not None else ():
+        inside = group._inside().neighbours()
+        before = inside.rendezvous()._phase
+        if elements:
+            group.all_reduce(np.ones(elements, np.float32))
+        else:
+            group.barrier()
+        counts.append(inside.rendezvous()._phase - before)
+    return counts
+
+
+@pytest.mark.parametrize(("size", "counts"), [(4, [1, 1, 2]), (3, [2, 2, 2])])
+def test_ranks_of_a_host_meet_once_where_latency_is_all(size: int, counts: list[int]) -> None:
+    """Of three, the second has nobody on the other host."""
+    results = launch(meetings, 4, size, hosts=2, link=FAST, transport="shm")
+    assert results[:2] == [counts] * 2
+
+
 def test_a_communicator_and_its_splits_know_their_hosts() -> None:
     assert launch(places, 4, hosts=2, link=FAST) == [
         (((0, 1), (2, 3)), 0, ((0,), (1,)), 0),
