@@ -129,8 +129,9 @@ def module_name(path: Path) -> str:
 
 def imports(tree: ast.AST, module: str, is_package: bool) -> Iterator[str]:
     """Yield every module that `tree` imports, relative ones resolved, `from p import m` as p.m."""
-    yield from imports_by_string(tree, module)
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(tree))
+    yield from imports_by_string(nodes, module)
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -143,15 +144,15 @@ def imports(tree: ast.AST, module: str, is_package: bool) -> Iterator[str]:
             yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
-def imports_by_string(tree: ast.AST, module: str) -> Iterator[str]:
-    """Yield every module that `tree` may import by `import_module(name)`.
+def imports_by_string(nodes: list[ast.AST], module: str) -> Iterator[str]:
+    """Yield every module that a tree of `nodes` may import by `import_module(name)`.
 
     Where a string is put together, from a table say, each string of the module may be its end.
     """
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and node.args]
     words = {"import_module", "__import__"}
-    parts = [call.args[0] for call in calls if ast.unparse(call.func).split(".")[-1] in words]
-    texts = {n.value for n in ast.walk(tree) if isinstance(n, ast.Constant)} if parts else set()
+    parts = [call.args[0] for call in calls if name_of(call.func) in words]
+    texts = {n.value for n in nodes if isinstance(n, ast.Constant)} if parts else set()
     ends = {text for text in texts if isinstance(text, str) and re.fullmatch(r"\w+(\.\w+)*", text)}
     for part in parts:
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
@@ -163,6 +164,11 @@ def imports_by_string(tree: ast.AST, module: str) -> Iterator[str]:
             yield from (beginning + end for end in ends)
         else:
             yield from (end for end in ends if within(end, module.split(".")[0]))
+
+
+def name_of(function: ast.expr) -> str:
+    """Return the last name of what is called: `f` of `f()` and of `a.b.f()`."""
+    return str(getattr(function, "attr", getattr(function, "id", "")))
 
 
 def within(name: str, prefix: str) -> bool:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from IPython.core.formatters import DisplayFormatter
 from IPython.core.pylabtools import print_figure
-from matplotlib import pyplot as plt
 from numpy.typing import NDArray
 
 from autograder.learner.figures import ThemedFigures
@@ -43,6 +42,8 @@ def luminance(colours: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def looked_at(image: Any) -> tuple[tuple[int, ...], list[float]]:
     """Return the paper's colour, and the contrast on it of all that is seen in mid-figure."""
+    from matplotlib import pyplot as plt  # for which nobody else who collects all tests has a use
+
     image.wait_for()
     pixels = plt.imread(io.BytesIO(image.screenshot()))[..., :3].astype(np.float64)
     column = pixels[len(pixels) // 8 :, pixels.shape[1] // 2]  # below the title
@@ -57,6 +58,8 @@ def looked_at(image: Any) -> tuple[tuple[int, ...], list[float]]:
 @pytest.fixture(scope="module")
 def as_html() -> str:
     """Return the HTML of six lines in the house's style."""
+    from matplotlib import pyplot as plt
+
     drawn: dict[str, Any] = {"plt": plt}
     with plt.style.context(STYLE):
         exec(LINES, drawn)

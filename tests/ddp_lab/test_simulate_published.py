@@ -1,5 +1,6 @@
 """Predictions beside published figures: the page is what the code says, and gaps stay so small."""
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,11 @@ from ddp_lab.simulate import clusters, published, quoted, training, workloads
 from ddp_lab.simulate.published import Figure
 
 PAGE = Path(__file__).parents[2] / "docs" / "predictions.md"
-FIGURES = published.figures()
+figures = functools.cache(published.figures)
 
 
 def of(what: str, rests_on: str = "") -> Figure:
-    (figure,) = [f for f in FIGURES if what in f.what and rests_on in f.rests_on]
+    (figure,) = [f for f in figures() if what in f.what and rests_on in f.rests_on]
     return figure
 
 

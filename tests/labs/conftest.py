@@ -21,8 +21,15 @@ INLINE = "module://matplotlib_inline.backend_inline"
 # Of what takes long and no check looks at, this much is enough to run it; all with WIDE=1.
 SMALLER = {
     "02_autodiff": {"[1_000, 10_000, 100_000], []": "[1_000, 3_000, 10_000], []"},
-    "03_modules_and_training": {"repeats=49 if n < 100 else 9": "repeats=3"},
-    "04_dataflow_graphs": {"repeats=31": "repeats=3"},
+    "03_modules_and_training": {
+        "repeats=49 if n < 100 else 9": "repeats=3",
+        "epochs=12": "epochs=2",
+        "batches(12)": "batches(2)",
+    },
+    "04_dataflow_graphs": {
+        "repeats=31": "repeats=3",
+        "widths = [8, 32, 128, 512, 1024]": "widths = [8, 16, 32, 64, 128]",
+    },
     "05_control_flow": {
         "for turn in range(320)": "for turn in range(80)",
         "repeats=7": "repeats=2",
@@ -30,10 +37,25 @@ SMALLER = {
     "06_graph_optimization": {
         "def train(step, steps=200)": "def train(step, steps=50)",
         "repeats=15": "repeats=3",
+        "repeats=21": "repeats=3",
+        "budget=8)": "budget=2)",
+        "for _ in range(2)) for locks": "for _ in range(1)) for locks",
+        "big = np.ones((4096, 4096)": "big = np.ones((512, 512)",
     },
-    "07_compiling_operators": {"SEEDS = range(20)": "SEEDS = range(2)"},
+    "07_compiling_operators": {
+        "SEEDS = range(20)": "SEEDS = range(2)",
+        "for s in range(5)": "for s in range(1)",
+        "layer.task, trials=8": "layer.task, trials=2",
+    },
     "08_collectives": {"contest(comm, sizes, repeats=3)": "contest(comm, sizes, repeats=1)"},
+    "09_ring_all_reduce": {
+        "[n_bytes], repeats=5": "[n_bytes], repeats=1",
+        "[2**23], repeats=9": "[2**20], repeats=1",
+    },
     "10_data_parallel": {
+        "(X[:SEEN], Y[:SEEN])": "(X[:300], Y[:300])",
+        "steps=250": "steps=25",
+        "(2, 4, 8)": "(2, 4)",
         "partial(batch, size=640)": "partial(batch, size=80)",
         "big_batch, hosts=2": "big_batch, 2, hosts=2",
         "big_batch, 9, now": "big_batch, 2, now",
@@ -42,10 +64,18 @@ SMALLER = {
     "11_data_parallel_in_depth": {
         "STEPS, LINES = 150": "STEPS, LINES = 30",
         "shares = (1.0, 0.1, 0.01, 0.001)": "shares = (1.0, 0.01)",
+        "averaging, 2, 60": "averaging, 2, 4",
+        "turns=12": "turns=2",
+        "keep, steps=150": "keep, steps=15",
     },
     "12_parameter_servers": {"X = np.ones(2**17)": "X = np.ones(2**12)"},
-    "15_serving": {"rate, seconds=1.0": "rate, seconds=0.3"},
-    "18_language_model": {"STEPS = 450": "STEPS = 60"},
+    "15_serving": {
+        "rate, seconds=1.0": "rate, seconds=0.3",
+        "for x in test_flat)": "for x in test_flat[:60])",
+        "for p in each] == test_labels)": "for p in each] == test_labels[:60])",
+    },
+    "16_at_scale": {"rounds=40": "rounds=10"},
+    "18_language_model": {"STEPS = 450": "STEPS = 24"},
 }
 
 

@@ -36,6 +36,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a lab's own processes print is no answer
     gc.freeze()  # no fork need look at what is here
+    gc.set_threshold(10_000)  # not 700, as for all tests (tests/conftest.py)
     gc.enable()
     for line in sys.stdin:
         answers.write(answered(json.loads(line)) + "\n")
