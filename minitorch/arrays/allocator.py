@@ -7,8 +7,8 @@ comes back when the array and all its views are gone.
 
 Where much is held, blocks that are free side by side are joined, and cut anew.
 
-May import: arrays, shapes. Source: PyTorch's CUDA caching allocator (Paszke et al., NeurIPS
-2019, section 5.3); the joining is put off until a size is missing, as in Lea's malloc.
+May import: arrays, shapes, threads. Source: PyTorch's CUDA caching allocator (Paszke et al.,
+NeurIPS 2019, section 5.3); the joining is put off until a size is missing, as in Lea's malloc.
 """
 
 import bisect
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from . import threads
 from .shapes import stretches
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ PLENTY = 8 * 2**20
 """Bytes up to which every size has blocks of its own: joining and cutting would cost more."""
 TURNED_FROM = 2**20
 """Products of numbers in a product of matrices: with fewer BLAS puts neither in another order."""
+UNPACKED = 10**6
+"""Products of numbers, up to which OpenBLAS may read matrices where they lie."""
 COLUMNS = 8
 """Columns of a transposed matrix copied at a time: more rows of a size that is a power of 2 than
 that push each other out of the nearest cache."""
@@ -253,11 +256,14 @@ def matrix_product(a: "Array", b: "Array") -> "Array":
     """Return the matrix product of NumPy arrays, a large one in cached memory."""
     product: Array
     rows, terms, columns = a.shape[-2], a.shape[-1], b.shape[-1]
+    is_large = rows * terms * columns >= TURNED_FROM
     if terms == 1 == b.shape[-2]:  # NumPy's multiplication takes a quarter of BLAS's time
         product = np.multiply(a, b, out=_result(a, b, rows, columns))
-    elif rows * terms * columns >= TURNED_FROM and _is_faster_turned(a, b):
+    elif is_large and _is_faster_turned(a, b):
         product = empty((rows, columns), a.dtype)
         np.copyto(product, np.matmul(b.T, a.T).T)
+    elif is_large and _is_faster_in_blocks(a, b):
+        product = _product_in_blocks(a, b)
     else:
         product = np.matmul(a, b, out=_result(a, b, rows, columns))
     return product
@@ -282,6 +288,35 @@ def _is_faster_turned(a: "Array", b: "Array") -> bool:
     """
     rows, terms = a.shape[-2:]
     return 1 < rows <= terms // 4 and b.flags.f_contiguous and _is_plain(a, b)
+
+
+def _is_faster_in_blocks(a: "Array", b: "Array") -> bool:
+    """Tell whether BLAS multiplies some rows at a time faster, as it does not pack them then.
+
+    It takes one thread for them; and where `b` is turned it is slower.
+    """
+    return (
+        b.size <= UNPACKED // 4
+        and a.dtype.char == "f"
+        and _is_plain(a, b)
+        and a.flags.c_contiguous
+        and b.flags.c_contiguous
+        and threads.get_num_threads() == 1
+        and threads.reads_small_products()
+    )
+
+
+def _product_in_blocks(a: "Array", b: "Array") -> "Array":
+    step = UNPACKED // b.size
+    step -= step % (16 if step > 16 else 4)  # whole blocks of BLAS's kernels
+    whole = len(a) - len(a) % step
+    product = empty((len(a), b.shape[1]), a.dtype)
+    np.matmul(
+        a[:whole].reshape(-1, step, len(b)), b, out=product[:whole].reshape(-1, step, b.shape[1])
+    )
+    if whole < len(a):
+        np.matmul(a[whole:], b, out=product[whole:])
+    return product
 
 
 def empty_as(array: "Array", shape: tuple[int, ...]) -> "Array":

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...arrays.allocator import empty_as
 from ...arrays.library import Array
-from ...arrays.threads import get_num_threads
+from ...arrays.threads import get_num_threads, reads_small_products
 from ..elementwise import compiled
 
 LONG = 256  # tokens, from which on rows are taken in panels
@@ -237,7 +237,7 @@ def _add_product(total_GS: Array, of_rows_GRK: Array, by_rows: Array, panel: Pan
     if is_first:
         total_GS[..., panel.keys :, :] = 0
     rows, size = by_rows.shape[-2:]
-    step = max(UNPACKED // (rows * size), 16)
+    step = max(UNPACKED // (rows * size), 16) if reads_small_products() else panel.keys
     for start in range(0, panel.keys, step):
         keys = slice(start, min(start + step, panel.keys))
         if is_first:
