@@ -38,8 +38,9 @@ PLENTY = 8 * 2**20
 """Bytes up to which every size has blocks of its own: joining and cutting would cost more."""
 TURNED_FROM = 2**20
 """Products of numbers in a product of matrices: with fewer BLAS puts neither in another order."""
-UNPACKED = 10**6
-"""Products of numbers, up to which OpenBLAS may read matrices where they lie."""
+UNPACKED, UNPACKED_TURNED = 10**6, 1200
+"""Products of numbers, up to which OpenBLAS may read matrices where they lie; of a matrix and a
+turned one the results, too. Source: its sgemm_small_kernel_permit_skylakex.c."""
 COLUMNS = 8
 """Columns of a transposed matrix copied at a time: more rows of a size that is a power of 2 than
 that push each other out of the nearest cache."""
@@ -259,11 +260,11 @@ def matrix_product(a: "Array", b: "Array") -> "Array":
     is_large = rows * terms * columns >= TURNED_FROM
     if terms == 1 == b.shape[-2]:  # NumPy's multiplication takes a quarter of BLAS's time
         product = np.multiply(a, b, out=_result(a, b, rows, columns))
+    elif is_large and (step := _rows_at_a_time(a, b)):
+        product = _product_by_rows(a, b, step)
     elif is_large and _is_faster_turned(a, b):
         product = empty((rows, columns), a.dtype)
         np.copyto(product, np.matmul(b.T, a.T).T)
-    elif is_large and _is_faster_in_blocks(a, b):
-        product = _product_in_blocks(a, b)
     else:
         product = np.matmul(a, b, out=_result(a, b, rows, columns))
     return product
@@ -290,30 +291,28 @@ def _is_faster_turned(a: "Array", b: "Array") -> bool:
     return 1 < rows <= terms // 4 and b.flags.f_contiguous and _is_plain(a, b)
 
 
-def _is_faster_in_blocks(a: "Array", b: "Array") -> bool:
-    """Tell whether BLAS multiplies some rows at a time faster, as it does not pack them then.
+def _rows_at_a_time(a: "Array", b: "Array") -> int:
+    """Return of how many rows at a time BLAS computes the product faster; 0 for all at once.
 
-    It takes one thread for them; and where `b` is turned it is slower.
+    It does not pack so few, and takes one thread for them. Where `b` is turned that is faster for
+    few results of many terms each.
     """
-    return (
-        b.size <= UNPACKED // 4
-        and a.dtype.char == "f"
-        and _is_plain(a, b)
-        and a.flags.c_contiguous
-        and b.flags.c_contiguous
-        and threads.get_num_threads() == 1
-        and threads.reads_small_products()
-    )
-
-
-def _product_in_blocks(a: "Array", b: "Array") -> "Array":
+    one_thread = threads.get_num_threads() == 1 and threads.reads_small_products()
+    if not (one_thread and a.dtype.char == "f" and _is_plain(a, b) and a.flags.c_contiguous):
+        return 0
     step = UNPACKED // b.size
-    step -= step % (16 if step > 16 else 4)  # whole blocks of BLAS's kernels
-    whole = len(a) - len(a) % step
-    product = empty((len(a), b.shape[1]), a.dtype)
-    np.matmul(
-        a[:whole].reshape(-1, step, len(b)), b, out=product[:whole].reshape(-1, step, b.shape[1])
-    )
+    if not b.flags.c_contiguous:
+        terms, columns = b.shape
+        few = b.flags.f_contiguous and terms >= 2 * columns
+        step = min(step, UNPACKED_TURNED // columns) if few else 0
+    return step - step % (16 if step > 16 else 4)  # whole blocks of BLAS's kernels
+
+
+def _product_by_rows(a: "Array", b: "Array", step: int) -> "Array":
+    whole, columns = len(a) - len(a) % step, b.shape[1]
+    product = empty((len(a), columns), a.dtype)
+    blocks = product[:whole].reshape(-1, step, columns)
+    np.matmul(a[:whole].reshape(-1, step, len(b)), b, out=blocks)
     if whole < len(a):
         np.matmul(a[whole:], b, out=product[whole:])
     return product

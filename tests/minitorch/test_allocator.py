@@ -256,7 +256,7 @@ def test_products_are_the_same_however_they_are_computed(
         allocator.matrix_product(a, np.ones((terms + 1, 2), dtype))
 
 
-@pytest.mark.parametrize("sizes", [(256, 192, 64), (301, 77, 100), (130, 200, 784), (7, 500, 500)])
+@pytest.mark.parametrize("sizes", [(256, 192, 64), (301, 77, 100), (130, 784, 200), (7, 500, 500)])
 def test_products_in_blocks_of_rows_have_all_rows(
     sizes: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,7 +264,8 @@ def test_products_in_blocks_of_rows_have_all_rows(
     monkeypatch.setattr(allocator.threads, "get_num_threads", lambda: 1)
     rng, (rows, terms, columns) = np.random.default_rng(0), sizes
     a, b = (rng.normal(size=s).astype(np.float32) for s in ((rows, terms), (terms, columns)))
-    product = allocator.matrix_product(a, b)
-    np.testing.assert_allclose(product, a.astype(np.float64) @ b, 1e-4, 1e-4)
-    assert allocator._is_faster_in_blocks(a, b)
-    assert not allocator._is_faster_in_blocks(a, np.asfortranarray(b))
+    for other in (b, np.asfortranarray(b)):
+        product = allocator.matrix_product(a, other)
+        np.testing.assert_allclose(product, a.astype(np.float64) @ b, 1e-4, 1e-4)
+    assert allocator._rows_at_a_time(a, b) % 4 == 0 < allocator._rows_at_a_time(a, b)
+    assert bool(allocator._rows_at_a_time(a, other)) == (terms >= 2 * columns)
