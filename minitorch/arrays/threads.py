@@ -54,14 +54,18 @@ def _blas() -> _Blas | None:
         return None
     for get, put in _NAMES:  # looked for in what NumPy is linked with, too
         if hasattr(library, get) and hasattr(library, put):
-            share, core = (
-                getattr(library, get.replace("get_num_threads", name), None)
-                for name in ("set_threads_callback_function", "get_corename")
-            )
+            share = _beside(library, get, "set_threads_callback_function")
+            core = _beside(library, get, "get_corename")
             if core is not None:
                 core.restype = ctypes.c_char_p
             return _Blas(getattr(library, get), getattr(library, put), share, core)
     return None
+
+
+def _beside(library: Any, get: str, name: str) -> Any:
+    """Return OpenBLAS's function of this name beside `get`; None where there is none."""
+    is_open = "openblas" in get
+    return getattr(library, get.replace("get_num_threads", name), None) if is_open else None
 
 
 @cache
@@ -71,8 +75,8 @@ def reads_small_products() -> bool:
     OpenBLAS does for processors with AVX-512, up to a million multiplications.
     """
     blas = _blas()
-    cores = (b"SkylakeX", b"Cooperlake", b"SapphireRapids")
-    return blas is not None and blas.core is not None and blas.core() in cores
+    with_avx_512 = (b"SkylakeX", b"Cooperlake", b"SapphireRapids")
+    return blas is not None and blas.core is not None and blas.core() in with_avx_512
 
 
 def cores(groups: Path = Path("/sys/fs/cgroup")) -> int:
