@@ -7,8 +7,8 @@ comes back when the array and all its views are gone.
 
 Where much is held, blocks that are free side by side are joined, and cut anew.
 
-May import: arrays, shapes. Source: PyTorch's CUDA caching allocator (Paszke et al., NeurIPS
-2019, section 5.3); the joining is put off until a size is missing, as in Lea's malloc.
+May import: arrays, shapes, threads. Source: PyTorch's CUDA caching allocator (Paszke et al.,
+NeurIPS 2019, section 5.3); the joining is put off until a size is missing, as in Lea's malloc.
 """
 
 import bisect
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from . import threads
 from .shapes import stretches
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ PLENTY = 8 * 2**20
 """Bytes up to which every size has blocks of its own: joining and cutting would cost more."""
 TURNED_FROM = 2**20
 """Products of numbers in a product of matrices: with fewer BLAS puts neither in another order."""
+UNPACKED, UNPACKED_TURNED = 10**6, 1200
+"""Products of numbers, up to which OpenBLAS may read matrices where they lie; of a matrix and a
+turned one the results, too. Source: its sgemm_small_kernel_permit_skylakex.c."""
 COLUMNS = 8
 """Columns of a transposed matrix copied at a time: more rows of a size that is a power of 2 than
 that push each other out of the nearest cache."""
@@ -253,9 +257,12 @@ def matrix_product(a: "Array", b: "Array") -> "Array":
     """Return the matrix product of NumPy arrays, a large one in cached memory."""
     product: Array
     rows, terms, columns = a.shape[-2], a.shape[-1], b.shape[-1]
+    is_large = rows * terms * columns >= TURNED_FROM
     if terms == 1 == b.shape[-2]:  # NumPy's multiplication takes a quarter of BLAS's time
         product = np.multiply(a, b, out=_result(a, b, rows, columns))
-    elif rows * terms * columns >= TURNED_FROM and _is_faster_turned(a, b):
+    elif is_large and (step := _rows_at_a_time(a, b)):
+        product = _product_by_rows(a, b, step)
+    elif is_large and _is_faster_turned(a, b):
         product = empty((rows, columns), a.dtype)
         np.copyto(product, np.matmul(b.T, a.T).T)
     else:
@@ -282,6 +289,33 @@ def _is_faster_turned(a: "Array", b: "Array") -> bool:
     """
     rows, terms = a.shape[-2:]
     return 1 < rows <= terms // 4 and b.flags.f_contiguous and _is_plain(a, b)
+
+
+def _rows_at_a_time(a: "Array", b: "Array") -> int:
+    """Return of how many rows at a time BLAS computes the product faster; 0 for all at once.
+
+    It does not pack so few, and takes one thread for them. Where `b` is turned that is faster for
+    few results of many terms each.
+    """
+    one_thread = threads.get_num_threads() == 1 and threads.reads_small_products()
+    if not (one_thread and a.dtype.char == "f" and _is_plain(a, b) and a.flags.c_contiguous):
+        return 0
+    step = UNPACKED // b.size
+    if not b.flags.c_contiguous:
+        terms, columns = b.shape
+        few = b.flags.f_contiguous and terms >= 2 * columns
+        step = min(step, UNPACKED_TURNED // columns) if few else 0
+    return step - step % (16 if step > 16 else 4)  # whole blocks of BLAS's kernels
+
+
+def _product_by_rows(a: "Array", b: "Array", step: int) -> "Array":
+    whole, columns = len(a) - len(a) % step, b.shape[1]
+    product = empty((len(a), columns), a.dtype)
+    blocks = product[:whole].reshape(-1, step, columns)
+    np.matmul(a[:whole].reshape(-1, step, len(b)), b, out=blocks)
+    if whole < len(a):
+        np.matmul(a[whole:], b, out=product[whole:])
+    return product
 
 
 def empty_as(array: "Array", shape: tuple[int, ...]) -> "Array":

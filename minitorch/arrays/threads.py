@@ -24,11 +24,15 @@ from ..errors import ArgumentError
 
 
 class _Blas(NamedTuple):
-    """The functions of a BLAS library that tell and set its threads, and who works for them."""
+    """The functions of a BLAS library that tell and set its threads, and who works for them.
+
+    `core` tells for which processor OpenBLAS computes.
+    """
 
     get: Callable[[], int]
     set: Callable[[int], Any]
     share: Callable[[ctypes.c_void_p], Any] | None
+    core: Callable[[], bytes] | None
 
 
 _NAMES = (
@@ -50,11 +54,29 @@ def _blas() -> _Blas | None:
         return None
     for get, put in _NAMES:  # looked for in what NumPy is linked with, too
         if hasattr(library, get) and hasattr(library, put):
-            share = get.replace("get_num_threads", "set_threads_callback_function")
-            return _Blas(
-                getattr(library, get), getattr(library, put), getattr(library, share, None)
-            )
+            share = _beside(library, get, "set_threads_callback_function")
+            core = _beside(library, get, "get_corename")
+            if core is not None:
+                core.restype = ctypes.c_char_p
+            return _Blas(getattr(library, get), getattr(library, put), share, core)
     return None
+
+
+def _beside(library: Any, get: str, name: str) -> Any:
+    """Return OpenBLAS's function of this name beside `get`; None where there is none."""
+    is_open = "openblas" in get
+    return getattr(library, get.replace("get_num_threads", name), None) if is_open else None
+
+
+@cache
+def reads_small_products() -> bool:
+    """Tell whether NumPy's BLAS multiplies small matrices where they lie, without packing them.
+
+    OpenBLAS does for processors with AVX-512, up to a million multiplications.
+    """
+    blas = _blas()
+    with_avx_512 = (b"SkylakeX", b"Cooperlake", b"SapphireRapids")
+    return blas is not None and blas.core is not None and blas.core() in with_avx_512
 
 
 def cores(groups: Path = Path("/sys/fs/cgroup")) -> int:

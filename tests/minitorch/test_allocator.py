@@ -254,3 +254,18 @@ def test_products_are_the_same_however_they_are_computed(
     )
     with pytest.raises(ValueError, match="mismatch"):
         allocator.matrix_product(a, np.ones((terms + 1, 2), dtype))
+
+
+@pytest.mark.parametrize("sizes", [(256, 192, 64), (301, 77, 100), (130, 784, 200), (7, 500, 500)])
+def test_products_in_blocks_of_rows_have_all_rows(
+    sizes: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(allocator.threads, "reads_small_products", lambda: True)
+    monkeypatch.setattr(allocator.threads, "get_num_threads", lambda: 1)
+    rng, (rows, terms, columns) = np.random.default_rng(0), sizes
+    a, b = (rng.normal(size=s).astype(np.float32) for s in ((rows, terms), (terms, columns)))
+    for other in (b, np.asfortranarray(b)):
+        product = allocator.matrix_product(a, other)
+        np.testing.assert_allclose(product, a.astype(np.float64) @ b, 1e-4, 1e-4)
+    assert allocator._rows_at_a_time(a, b) % 4 == 0 < allocator._rows_at_a_time(a, b)
+    assert bool(allocator._rows_at_a_time(a, other)) == (terms >= 2 * columns)

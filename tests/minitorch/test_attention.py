@@ -67,6 +67,17 @@ def test_a_wrong_gradient_would_not_pass_for_torchs() -> None:
             np.testing.assert_allclose(a * 1.0005, b, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_blocks_of_keys_have_the_gradients_of_all(
+    causal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrays = RNG.normal(size=(4, 2, 300, 8))
+    whole = attention_panels.gradients(*arrays, attention_panels.Weighing(0.3, causal))
+    monkeypatch.setattr(attention_panels, "UNPACKED", 2**14)  # 32 keys of 64 rows
+    blocks = attention_panels.gradients(*arrays, attention_panels.Weighing(0.3, causal))
+    np.testing.assert_allclose(blocks, whole, 1e-12, 1e-12)
+
+
 @pytest.mark.parametrize("length", [6, 260])
 def test_groups_of_heads_and_second_gradients_are_torchs(length: int) -> None:
     arrays = [RNG.normal(size=(2, heads, length, 4)) for heads in (4, 2, 2)]

@@ -4,11 +4,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import minitorch
-from minitorch.arrays.threads import cores
+from minitorch.arrays.threads import _beside, cores
 from minitorch.errors import ArgumentError
 
 COUNT = os.cpu_count() or 1
@@ -62,3 +63,9 @@ def test_a_quota_in_the_older_layout_counts(quota: str, expected: int, tmp_path:
 
 def test_without_control_groups_the_affinity_counts(tmp_path: Path) -> None:
     assert cores(tmp_path) == len(os.sched_getaffinity(0))
+
+
+def test_functions_of_openblas_are_looked_for_beside_its_own_only() -> None:
+    library = SimpleNamespace(openblas_get_corename=1, MKL_Get_Max_Threads=2)
+    assert _beside(library, "openblas_get_num_threads", "get_corename") == 1
+    assert _beside(library, "MKL_Get_Max_Threads", "get_corename") is None

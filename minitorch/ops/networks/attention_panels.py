@@ -18,13 +18,14 @@ import numpy as np
 
 from ...arrays.allocator import empty_as
 from ...arrays.library import Array
-from ...arrays.threads import get_num_threads
+from ...arrays.threads import get_num_threads, reads_small_products
 from ..elementwise import compiled
 
 LONG = 256  # tokens, from which on rows are taken in panels
 ROWS = 64  # of a panel at least, unless they are too long
 PANEL = 2**17  # scores in a panel at most: half a MiB of a second cache
 SHARED = 2**15  # scores, of which a thread should have as many
+UNPACKED = 3 * 2**18  # multiplications, up to which OpenBLAS reads matrices where they lie
 
 
 class Panel(NamedTuple):
@@ -232,12 +233,17 @@ def gradients(g: Array, q: Array, k: Array, v: Array, how: Weighing) -> tuple[Ar
 
 def _add_product(total_GS: Array, of_rows_GRK: Array, by_rows: Array, panel: Panel) -> None:
     """Add the product over a panel's rows to the keys that they see; the first one writes."""
-    turned = of_rows_GRK.swapaxes(-1, -2)
-    if panel.rows.start == 0:
-        np.matmul(turned, by_rows, out=total_GS[..., : panel.keys, :])
+    turned, is_first = of_rows_GRK.swapaxes(-1, -2), panel.rows.start == 0
+    if is_first:
         total_GS[..., panel.keys :, :] = 0
-    else:
-        total_GS[..., : panel.keys, :] += np.matmul(turned, by_rows)
+    rows, size = by_rows.shape[-2:]
+    step = max(UNPACKED // (rows * size), 16) if reads_small_products() else panel.keys
+    for start in range(0, panel.keys, step):
+        keys = slice(start, min(start + step, panel.keys))
+        if is_first:
+            np.matmul(turned[..., keys, :], by_rows, out=total_GS[..., keys, :])
+        else:
+            total_GS[..., keys, :] += np.matmul(turned[..., keys, :], by_rows)
 
 
 def _softmax_gradient(g: Array, y: Array, how: Weighing, panel: Panel) -> Array:
