@@ -16,7 +16,7 @@ import numpy as np
 from .arrays.library import cast, copied, owner
 from .errors import GradientError, GraphFreed, ShapeError, UnusedInput
 from .op import Value
-from .ops.elementwise.casting import cast_to, clone
+from .ops.elementwise.casting import cast_to, clone, copy_in_rows
 from .ops.elementwise.unary import ones_like, zeros_like
 from .ops.shaping.picked_parts import PICKING, Part, part_of
 from .sweep import Rule, ancestors, count_uses, sweep
@@ -134,7 +134,7 @@ def backward(
             if not create_graph:
                 grad = _tensor_of(leaf, grad)
             if leaf in seeds or owner(grad.array) is not grad.array:
-                grad = grad.clone()
+                grad = copy_in_rows(grad)
             leaf.accumulate(grad, create_graph)
 
     _run(seeds, uses, deliver, (), create_graph, retain_graph)

@@ -59,9 +59,11 @@ def kernel(dtype: DType, inputs: int | tuple[str, ...], steps: Rows) -> Callable
     return kernels.kernel(Program(dtype.name, kinds, tuple(Step(*step) for step in steps)))
 
 
-def row(xp: Namespace, name: str, plain: Callable[..., Array], *arrays: Any) -> Array:
+def row(
+    xp: Namespace, name: str, plain: Callable[..., Array], *arrays: Any, least: int = FEW
+) -> Array:
     """Return a row of arrays: by a kernel, of few elements by `plain(xp, *arrays)`."""
-    if not fits(xp, *arrays, least=FEW):
+    if not fits(xp, *arrays, least=least):
         return plain(xp, *arrays)
     return _kernel_of(name, arrays)(*arrays)
 
@@ -184,16 +186,16 @@ def gathered(x: Array, index: Array, dim: int) -> Array | None:
     return out if _ran_places("gather", x, index, dim, out) else None
 
 
-def scatter_add(into: Array, index: Array, dim: int, values: Array) -> bool:
-    """Let a kernel add values to `into` at `index` along an axis, if it can; tell whether it did.
+def scattered(name: str, into: Array, index: Array, dim: int, values: Array) -> bool:
+    """Let a kernel, "scatter" or "scatter_add", write values at `index` along an axis, if it can.
 
-    Where a place is none, nothing more may be done with `into`.
+    Returns: whether it did. Where a place is none, nothing more may be done with `into`.
     """
     if values.shape != index.shape or values.dtype != into.dtype:
         return False
     if not _fits_places(into, index, dim):
         return False
-    return _ran_places("scatter_add", into, index, dim, np.ascontiguousarray(values))
+    return _ran_places(name, into, index, dim, np.ascontiguousarray(values))
 
 
 def _fits_places(x: Array, index: Array, dim: int) -> bool:
@@ -296,7 +298,7 @@ def _repeats(a: Any, b: Any) -> bool:
     """Tell whether one of two arrays is repeated for the other, which NumPy does row by row."""
     if type(a) is not np.ndarray or type(b) is not np.ndarray or a.shape == b.shape:
         return False
-    alike = a.dtype is b.dtype and a.flags.c_contiguous and b.flags.c_contiguous
+    alike = a.dtype is b.dtype and (a if a.size > b.size else b).flags.c_contiguous
     pairs = zip(a.shape[::-1], b.shape[::-1], strict=False)
     fit = alike and all(n == m or n == 1 or m == 1 for n, m in pairs)
     return fit and a.size > 1 < b.size and compiles(a.dtype)

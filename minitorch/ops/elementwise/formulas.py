@@ -38,6 +38,7 @@ class Formula:
         self, name: str, function: Callable[..., Any], *partials: Callable[..., Any] | None
     ) -> None:
         self.name, self.function, self.partials = name, function, partials
+        self._op_of = functools.lru_cache(16)(functools.partial(_Applied, self))
 
     def __call__(self, *values: Kind, numbers: Numbers = ()) -> Kind:
         """Return the formula of values that broadcast."""
@@ -50,7 +51,7 @@ class Formula:
                 return self.function(*values, *numbers)  # type: ignore[no-any-return]
         if as_dtype(dtype).kind != "f":
             return self.function(*values, *numbers)  # type: ignore[no-any-return]
-        return apply(_Applied(self, numbers), *values)
+        return apply(self._op_of(numbers), *values)
 
 
 class _Applied(Elementwise):

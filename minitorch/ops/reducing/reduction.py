@@ -35,6 +35,7 @@ _add: Callable[..., Array] = np.add.reduce
 Dims: TypeAlias = int | Sequence[int] | None
 LARGE = 2**12  # elements, from which on a sum by a product is worth its preparation
 LONG = 2**12  # numbers of a row, up to which BLAS's sums in registers round no more than a tree
+PIECE = 2**10  # numbers of a longer row, whose sums are added up pairwise
 SHORT = 2**6  # numbers behind the axes of a sum, below which NumPy's calls for each run cost most
 
 
@@ -64,6 +65,17 @@ def _sums_between(x: Array, dims: tuple[int, ...]) -> Array | None:
     return np.ascontiguousarray(sums.transpose(sorted(range(len(left)), key=left.__getitem__)))
 
 
+def _sums_of_runs(rows: Array, dtype: DType) -> Array:
+    """Return the sum of each row of a contiguous array; of long ones piece by piece, by BLAS."""
+    size = rows.shape[-1]
+    if size <= PIECE or rows.dtype.char not in "fd":
+        return _add(rows, axis=-1, dtype=dtype)
+    whole = size // PIECE * PIECE
+    pieces = rows[..., :whole].reshape(*rows.shape[:-1], -1, PIECE)
+    sums = _add(np.vecdot(pieces, np.ones(PIECE, rows.dtype)), axis=-1)
+    return sums + _add(rows[..., whole:], axis=-1)
+
+
 class Reduction(Op):
     """Reduce the axes `dims`, all of them in range, to one element each."""
 
@@ -81,14 +93,14 @@ class Reduction(Op):
         if dims == (rank - 1,) and x.size >= LARGE and x.dtype.char in "fd" and is_short(x):
             rows: Array = np.vecdot(x, np.ones(x.shape[-1], x.dtype))
             return rows[..., None] if self.keepdim else rows
-        if len(dims) < 2 or not x.size:
+        if not x.size or (len(dims) < 2 and (dims != (rank - 1,) or x.shape[-1] <= LONG)):
             return _add(x, axis=dims, keepdims=self.keepdim, dtype=dtype)
         if dims != tuple(range(rank - len(dims), rank)) or not x.flags.c_contiguous:
             sums = _sums_between(x, dims) if x.dtype.char in "fd" and x.size >= LARGE else None
             if sums is None:
                 return _add(x, axis=dims, keepdims=self.keepdim, dtype=dtype)
         else:
-            sums = _add(x.reshape(*x.shape[: dims[0]], -1), axis=-1, dtype=dtype)
+            sums = _sums_of_runs(x.reshape(*x.shape[: dims[0]], -1), dtype)
         if not self.keepdim:
             return sums
         return sums.reshape([1 if d in dims else n for d, n in enumerate(x.shape)])

@@ -17,7 +17,7 @@ from ..elementwise.binary import where
 from ..elementwise.casting import cast_to
 from ..elementwise.logic import ne
 from ..elementwise.unary import ones_like, zeros_like
-from .adding import add_at, row_numbers
+from .adding import add_at, inside, row_numbers
 from .indexing import ARRAY, PlaceAdd, Take, getitem, narrow, placed
 from .movement import AlongDim, expand, reshape
 
@@ -90,7 +90,7 @@ class GatherGrad(KeepsSpec, AlongDim):
 
 def added_along(xp: Namespace, into: Array, index: Array, dim: int, values: Array) -> Array:
     """Return `into`, an array of one's own, with values added along an axis."""
-    if xp is np and compiled.scatter_add(into, index, dim, values):
+    if xp is np and compiled.scattered("scatter_add", into, index, dim, values):
         return into
     return add_at(into, grid(xp, index, dim), values)
 
@@ -120,8 +120,10 @@ class Scatter(KeepsSpec, AlongDim):
     name = "scatter"
 
     def compute(self, xp: Namespace, x: Array, index: Array, source: Array) -> Array:
-        out = copied(x)
-        places, cut = grid(xp, index, self.dim), source[tuple(slice(0, n) for n in index.shape)]
+        out, cut = copied(x), source[tuple(slice(0, n) for n in index.shape)]
+        if xp is np and compiled.scattered("scatter", out, index, self.dim, cut):
+            return out
+        places = grid(xp, index, self.dim)
         flat = _flat(out, places)
         if flat is None:
             out[places] = cut
@@ -338,8 +340,10 @@ class OneHot(Flat):
             out = allocator.empty((*index.shape, self.num_classes), self.dtype)
             out.fill(0)
             classes = np.ascontiguousarray(index.reshape(-1), np.int64)
-            is_class = classes.view(np.uint64) < self.num_classes  # what is below 0 is huge
-            out.reshape(-1)[(np.arange(index.size) * self.num_classes + classes)[is_class]] = 1
+            places = np.arange(index.size) * self.num_classes + classes
+            if not inside(classes, self.num_classes):
+                places = places[classes.view(np.uint64) < self.num_classes]  # below 0 is huge
+            out.reshape(-1)[places] = 1
             return out
         classes = xp.arange(self.num_classes, device=index.device)
         return cast(index[..., None] == classes, self.dtype)
@@ -358,6 +362,8 @@ def one_hot(index: Any, num_classes: int = -1) -> Any:
         num_classes = int(index.max().item()) + 1
     array = getattr(index, "array", None)
     if array is not None and numel(tuple(index.shape)):
+        if type(array) is np.ndarray and array.dtype == int64 and inside(array, num_classes):
+            return apply(OneHot(num_classes), index)
         low, high = int(array.min()), int(array.max())
         if low < 0 or high >= num_classes:
             raise AxisError(

@@ -193,9 +193,10 @@ def locate(x: Array, pattern: tuple[Any, ...], arrays: tuple[Any, ...]) -> tuple
 
     Returns: the index is () where integers, slices and None are all there is.
     """
-    if len(pattern) == len(arrays) <= x.ndim and all(a.shape for a in arrays):
-        return x, arrays
     supply = iter(arrays)
+    if len(pattern) <= x.ndim and all(i == ARRAY or i == _WHOLE for i in pattern):
+        if all(a.shape for a in arrays):
+            return x, tuple([next(supply) if item == ARRAY else item for item in pattern])
     full = [next(supply) if item is ARRAY or item == ARRAY else item for item in pattern]
     rest = len(x.shape) - sum(_axes_used(item) for item in full)
     if rest < 0:

@@ -108,15 +108,18 @@ def cat(tensors: Sequence[Kind], dim: int = 0) -> Kind:
     for value in values:
         if not hasattr(value, "shape"):
             raise DTypeError(f"cat: got a {type(value).__name__}, expected tensors only.")
-    if not all(value.shape for value in values):
+    shapes = [value.shape for value in values]
+    ranks = [*map(len, shapes)]
+    if 0 in ranks:
         raise ShapeError("cat: got a 0-d value, expected at least 1 axis. Use stack.")
     dtypes = [value.dtype for value in values]
     if dtypes.count(dtypes[0]) < len(dtypes):
         dtype = functools.reduce(promote_types, map(as_dtype, dtypes))
         values = [cast_to(value, dtype) for value in values]
-    rank = builtins.max(len(value.shape) for value in values)
-    nonempty = [value for value in values if rank == 1 or tuple(value.shape) != (0,)]
-    return apply(Cat(axis(dim, rank, "cat")), *nonempty)
+    rank = builtins.max(ranks)
+    if rank > 1 in ranks:  # an empty vector is nothing beside what has more axes
+        values = [v for v, shape in zip(values, shapes, strict=True) if tuple(shape) != (0,)]
+    return apply(Cat(axis(dim, rank, "cat")), *values)
 
 
 def stack(tensors: Sequence[Kind], dim: int = 0) -> Kind:

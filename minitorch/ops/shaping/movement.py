@@ -1,16 +1,19 @@
 """Shapes rearranged: the same elements elsewhere, or repeated. Most results are views."""
 
 import builtins
+import operator
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
+from ...arrays.allocator import rows_of
 from ...arrays.library import Array, Namespace, copied
-from ...arrays.shapes import Shape, axes, axis, broadcast, fill_in, known, numel
+from ...arrays.shapes import Shape, axes, axis, broadcast, fill_in, known, numel, stretches
 from ...errors import GraphError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, Value, apply
-from ..elementwise.casting import clone
+from ..elementwise.casting import copy_in_rows
 from .broadcasting import ExpandTo
 
 
@@ -40,7 +43,13 @@ class Reshape(Movement):
         self.shape = shape
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        return arrays[0].reshape(tuple(arrays[1].shape) if self.shape is None else self.shape)
+        """Return a view, or a copy where none has this shape: of a turned matrix by blocks."""
+        x, shape = arrays[0], tuple(arrays[1].shape) if self.shape is None else self.shape
+        if type(x) is np.ndarray and x.ndim == 2 and not x.flags.c_contiguous:
+            full = fill_in(shape, x.size, "reshape")
+            if x.flags.f_contiguous and x.shape[0] not in accumulate(full, operator.mul):
+                return rows_of(x, shape)
+        return x.reshape(shape)
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the new shape, its -1 filled in."""
@@ -94,7 +103,7 @@ class Axes(Movement):
         raise NotImplementedError(f"{self.name} does not say what it makes of a shape.")
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        return xp.reshape(x, self.resized(x.shape))
+        return x.reshape(self.resized(x.shape))
 
     def infer(self, *specs: Spec) -> Spec:
         return Spec(self.resized(specs[0].shape), specs[0].dtype)
@@ -182,7 +191,9 @@ def listed(
 def reshape(x: Kind, *shape: object, **named: object) -> Kind:
     """Return the elements of `x`, in the same order, under another shape; one size may be -1."""
     target = listed("reshape", "shape", shape, named) if named else sizes(shape)
-    if target and builtins.min(target) < 0 and isinstance(x, Value) and known(x.shape):
+    least = builtins.min(target, default=0)
+    arrays_can = least == -1 and getattr(x, "has_numbers", False)
+    if least < 0 and not arrays_can and isinstance(x, Value) and known(x.shape):
         target = fill_in(target, numel(tuple(x.shape)), "reshape")  # type: ignore[assignment]
     return apply(Reshape(target), x)
 
@@ -233,7 +244,7 @@ def expand(x: Kind, *shape: object, **named: object) -> Kind:
             "-1 only for those it has."
         )
     full = tuple(int(x.shape[i - lead]) if n == -1 else n for i, n in enumerate(target))
-    if broadcast(tuple(x.shape), full, op="expand") != full:
+    if not stretches(tuple(x.shape), full):
         raise ShapeError(
             f"expand: got {target} for shape {tuple(x.shape)}: only axes of size 1 stretch."
         )
@@ -320,9 +331,9 @@ def contiguous(x: Kind) -> Kind:
     """Return `x` where its elements lie in memory in order, else a copy where they do."""
     array: Any = getattr(x, "array", None)  # a value of a graph has none
     if isinstance(array, np.ndarray):
-        return x if array.flags.c_contiguous else clone(x)
+        return x if array.flags.c_contiguous else copy_in_rows(x)
     if array is not None and hasattr(array, "is_contiguous") and not array.is_contiguous():
-        return clone(x)
+        return copy_in_rows(x)
     return x
 
 
@@ -349,7 +360,7 @@ def repeat(x: Kind, *times: object, **named: object) -> Kind:
     pairs = [n for pair in zip((1,) * len(shape), shape, strict=True) for n in pair]
     wide = [n for pair in zip(counts, shape, strict=True) for n in pair]
     full = tuple(a * b for a, b in zip(counts, shape, strict=True))
-    return reshape(clone(expand(reshape(x, pairs), wide)), full)
+    return reshape(copy_in_rows(expand(reshape(x, pairs), wide)), full)
 
 
 def tile(x: Kind, *times: object, **named: object) -> Kind:
