@@ -224,6 +224,13 @@ def empty(shape: tuple[int, ...], dtype: np.dtype) -> "Array":
     return cpu.empty(shape, dtype) if large else np.empty(shape, dtype)
 
 
+def zeros(shape: tuple[int, ...], dtype: np.dtype) -> "Array":
+    """Return an array of zeros, a large one in cached memory."""
+    array = empty(shape, dtype)
+    array.fill(0)
+    return array
+
+
 def result_of(ufunc: Callable[..., "Array"], *arrays: object) -> "Array":
     """Return `ufunc` of NumPy arrays, of one floating dtype, with a large result in cached memory.
 

@@ -72,7 +72,8 @@ def host_arrays(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> list[A
     All are tensors of `kind` in NumPy's memory, of one dtype what the operator promotes. What a
     view is taken of is an array, no scalar.
     """
-    arrays, dtype, promotes = [], None, op.promotes
+    arrays: list[Array] = []
+    dtype, promotes = None, op.promotes
     for value in inputs:
         if not isinstance(value, kind):
             return None

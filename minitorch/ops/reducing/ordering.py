@@ -114,7 +114,7 @@ class ElementAt(AlongDim):
 def _lines(shape: tuple[int, ...], dim: int) -> tuple[Array, int]:
     """Return the number of the first element of each line along an axis, and how far two lie."""
     numbers = np.arange(math.prod(shape)).reshape(shape)
-    firsts = numbers[(*(slice(None),) * dim, 0)]
+    firsts: Any = numbers.take(0, dim)
     return firsts, math.prod(shape[dim + 1 :])
 
 

@@ -73,7 +73,8 @@ def _sums_of_runs(rows: Array, dtype: DType) -> Array:
     whole = size // PIECE * PIECE
     pieces = rows[..., :whole].reshape(*rows.shape[:-1], -1, PIECE)
     sums = _add(np.vecdot(pieces, np.ones(PIECE, rows.dtype)), axis=-1)
-    return sums + _add(rows[..., whole:], axis=-1)
+    total: Array = sums + _add(rows[..., whole:], axis=-1)
+    return total
 
 
 class Reduction(Op):

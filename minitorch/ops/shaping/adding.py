@@ -102,4 +102,5 @@ def row_numbers(arrays: Sequence[Any], sizes: Sequence[int]) -> Array | None:
 
 def inside(places: Array, size: int) -> bool:
     """Tell whether all of some places are in range(size), which has one at least."""
-    return bool(np.ascontiguousarray(places).view(np.uint64).max(initial=0) < size)  # below 0 is huge
+    whole = np.ascontiguousarray(places).view(np.uint64)  # what is below 0 is huge
+    return bool(whole.max(initial=0) < size)

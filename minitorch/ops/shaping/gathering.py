@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 
 from ...arrays import allocator
-from ...arrays.library import Array, DType, Namespace, as_dtype, cast, check_fits, copied, int64
+from ...arrays.library import (
+    Array,
+    DType,
+    Namespace,
+    as_dtype,
+    cast,
+    check_fits,
+    copied,
+    dtype_of,
+    int64,
+    native_device_of,
+)
 from ...arrays.shapes import axis, broadcast, known, numel
 from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ...op import Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
@@ -81,7 +92,8 @@ class GatherGrad(KeepsSpec, AlongDim):
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
-        return added_along(xp, xp.zeros_like(x), index, self.dim, g)
+        zeros = allocator.zeros(x.shape, x.dtype) if xp is np else xp.zeros_like(x)
+        return added_along(xp, zeros, index, self.dim, g)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """By g the picked elements of the gradient; by x nothing."""
@@ -113,14 +125,24 @@ class ScatterAdd(KeepsSpec, AlongDim):
 
 
 class Scatter(KeepsSpec, AlongDim):
-    """`x` with `source` put at the places of `index` along one axis."""
+    """`x` with `source`, or `number` without one, put at the places of `index` along one axis."""
 
     reads_indices = True
     reads_output = False
     name = "scatter"
 
-    def compute(self, xp: Namespace, x: Array, index: Array, source: Array) -> Array:
-        out, cut = copied(x), source[tuple(slice(0, n) for n in index.shape)]
+    def __init__(self, dim: int, number: float = 0.0) -> None:
+        super().__init__(dim)
+        self.number = number
+
+    def compute(self, xp: Namespace, x: Array, index: Array, *source: Array) -> Array:
+        """Return a copy of `x` with those elements replaced."""
+        out = copied(x)
+        if source:
+            cut = source[0][tuple(slice(0, n) for n in index.shape)]
+        else:
+            number = np.asarray(self.number).astype(dtype_of(x)).item()
+            cut = xp.full(index.shape, number, dtype=x.dtype, **native_device_of(x))
         if xp is np and compiled.scattered("scatter", out, index, self.dim, cut):
             return out
         places = grid(xp, index, self.dim)
@@ -133,10 +155,9 @@ class Scatter(KeepsSpec, AlongDim):
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """What was overwritten gets no gradient; the source gets it instead."""
-        _, index, source = node.inputs
-        nothing = zeros_like(apply(Gather(self.dim), out_grad, index))
-        by_x = apply(self, out_grad, index, nothing)
-        return by_x, None, _share(out_grad, self.dim, index, source)
+        _, index, *sources = node.inputs
+        by_x = apply(Scatter(self.dim), out_grad, index)
+        return by_x, None, *(_share(out_grad, self.dim, index, source) for source in sources)
 
 
 def _share(out_grad: Kind, dim: int, index: Methods, source: Methods) -> Kind:
@@ -222,6 +243,9 @@ def scatter(
         ArgumentError: `reduce` is not None, "add" or "multiply".
     """
     values = value if src is None else src
+    if isinstance(values, int | float) and reduce is None and x.shape and index.shape:
+        check_fits("scatter", values, as_dtype(x.dtype))
+        return apply(Scatter(checked("scatter", x, dim, index), values), x, index)
     if values is None or isinstance(values, int | float):
         there = zeros_like(gather(x, dim, zeros_like(index))) if x.shape else x * 0
         values = there + values
@@ -337,8 +361,7 @@ class OneHot(Flat):
     def compute(self, xp: Namespace, index: Array) -> Array:
         """Return the zeros and ones, of shape (*index.shape, num_classes)."""
         if xp is np:
-            out = allocator.empty((*index.shape, self.num_classes), self.dtype)
-            out.fill(0)
+            out = allocator.zeros((*index.shape, self.num_classes), self.dtype)
             classes = np.ascontiguousarray(index.reshape(-1), np.int64)
             places = np.arange(index.size) * self.num_classes + classes
             if not inside(classes, self.num_classes):

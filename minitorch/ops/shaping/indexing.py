@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays import allocator
 from ...arrays.library import (
     Array,
     Index,
@@ -147,7 +148,10 @@ class PlaceAdd(Op):
         shape, indices = (
             (tuple(rest[-1].shape), rest[:-1]) if self.shape is None else (self.shape, rest)
         )
-        out = xp.zeros(shape, dtype=values.dtype, **native_device_of(values))
+        if xp is np:
+            out = allocator.zeros(shape, values.dtype)
+        else:
+            out = xp.zeros(shape, dtype=values.dtype, **native_device_of(values))
         if not indices:
             out[self.pattern] = values
             return out
@@ -194,9 +198,9 @@ def locate(x: Array, pattern: tuple[Any, ...], arrays: tuple[Any, ...]) -> tuple
     Returns: the index is () where integers, slices and None are all there is.
     """
     supply = iter(arrays)
-    if len(pattern) <= x.ndim and all(i == ARRAY or i == _WHOLE for i in pattern):
-        if all(a.shape for a in arrays):
-            return x, tuple([next(supply) if item == ARRAY else item for item in pattern])
+    plain = len(pattern) <= x.ndim and all(item in (ARRAY, _WHOLE) for item in pattern)
+    if plain and all(a.shape for a in arrays):
+        return x, tuple([next(supply) if item == ARRAY else item for item in pattern])
     full = [next(supply) if item is ARRAY or item == ARRAY else item for item in pattern]
     rest = len(x.shape) - sum(_axes_used(item) for item in full)
     if rest < 0:

@@ -4,7 +4,7 @@ import builtins
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -168,12 +168,24 @@ def split(x: Kind, split_size: int | Sequence[int], dim: int = 0) -> tuple[Kind,
             raise ShapeError(f"split: got size {split_size}, expected 1 or more.")
         count = builtins.max(1, math.ceil(total / split_size) if split_size else 1)
         starts = [i * split_size for i in range(count)]
-        return tuple(narrow(x, d, s, builtins.min(split_size, total - s)) for s in starts)
+        return _cut(x, d, [(s, builtins.min(s + split_size, total)) for s in starts])
     pieces = [int(size) for size in split_size]
     if builtins.sum(pieces) != total or builtins.min(pieces, default=0) < 0:
         raise ShapeError(f"split: sizes do not add up: got {pieces} for axis {d} of size {total}.")
-    starts = [builtins.sum(pieces[:i]) for i in range(len(pieces))]
-    return tuple(narrow(x, d, s, n) for s, n in zip(starts, pieces, strict=True))
+    ends = itertools.accumulate(pieces, initial=0)
+    return _cut(x, d, itertools.pairwise(ends))
+
+
+def _cut(x: Kind, dim: int, bounds: Iterable[tuple[int, int]]) -> tuple[Kind, ...]:
+    """Return the slices of `x` between these positions on an axis."""
+    return tuple([apply(part, x) for part in _pieces(dim, tuple(bounds))])
+
+
+@functools.lru_cache(64)
+def _pieces(dim: int, bounds: tuple[tuple[int, int], ...]) -> list[Slice]:
+    """Return the operators that take these slices along an axis."""
+    before = (slice(None),) * dim
+    return [Slice((*before, slice(start, stop))) for start, stop in bounds]
 
 
 def chunk(x: Kind, chunks: int, dim: int = 0) -> tuple[Kind, ...]:
@@ -207,7 +219,7 @@ def tensor_split(x: Kind, indices_or_sections: object, dim: int = 0) -> tuple[Ki
         cut = [i * (total // cut) + builtins.min(i, total % cut) for i in range(1, cut)]
     bounds = [0, *sizes((cut,)), total]
     places = [slice(a, b).indices(total)[:2] for a, b in itertools.pairwise(bounds)]
-    return tuple(narrow(x, d, a, builtins.max(b - a, 0)) for a, b in places)
+    return _cut(x, d, [(a, builtins.max(a, b)) for a, b in places])
 
 
 def unbind(x: Kind, dim: int = 0) -> tuple[Kind, ...]:

@@ -103,7 +103,8 @@ class Axes(Movement):
         raise NotImplementedError(f"{self.name} does not say what it makes of a shape.")
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        return x.reshape(self.resized(x.shape))
+        shape: Any = self.resized(x.shape)
+        return x.reshape(shape)
 
     def infer(self, *specs: Spec) -> Spec:
         return Spec(self.resized(specs[0].shape), specs[0].dtype)
