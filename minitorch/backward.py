@@ -57,13 +57,15 @@ def on_arrays(uses: dict[Any, int], clock: int, retain: bool) -> Rule:
         shares: Sequence[Any]
         if value._stamp != clock:
             _check(value, clock)
-        if op.on_arrays:
-            sources = value.inputs
+        sources = value.inputs
+        part = part_of(op, grad, sources) if type(op) in PICKING else None
+        if part is not None:
+            shares = part
+        elif op.on_arrays:
             plain.inputs = tuple(map(_array_of, sources))
             plain.wants = tuple(map(wanted, sources))
             plain.output = value.array
-            part = part_of(op, grad, plain.inputs) if type(op) in PICKING else None
-            shares = op.gradient(grad, plain) if part is None else part
+            shares = op.gradient(grad, plain)
         else:
             shares = [
                 None if share is None else copied(share.array)

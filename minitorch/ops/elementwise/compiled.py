@@ -65,7 +65,7 @@ def row(
     """Return a row of arrays: by a kernel, of few elements by `plain(xp, *arrays)`."""
     if not fits(xp, *arrays, least=least):
         return plain(xp, *arrays)
-    return _kernel_of(name, arrays)(*arrays)
+    return in_order(_kernel_of(name, arrays), arrays)
 
 
 def pair(xp: Namespace, name: str, plain: Callable[..., Array], a: Any, b: Any) -> Array:
@@ -180,6 +180,8 @@ def add_rows(into: Array, rows: Array, values: Array) -> bool:
 
 def gathered(x: Array, index: Array, dim: int) -> Array | None:
     """Return the elements of `x` at `index` along an axis, by a kernel if it can be."""
+    if type(x) is np.ndarray and x.size <= index.size and not x.flags.c_contiguous:
+        x = allocator.rows_of(x, x.shape)
     if not _fits_places(x, index, dim):
         return None
     out = allocator.empty(index.shape, x.dtype)
@@ -193,6 +195,8 @@ def scattered(name: str, into: Array, index: Array, dim: int, values: Array) -> 
     """
     if values.shape != index.shape or values.dtype != into.dtype:
         return False
+    if name == "scatter" and into.dtype.kind in "iu" and into.itemsize in (4, 8):  # bits alone
+        into, values = (a.view(f"f{a.itemsize}") for a in (into, values))
     if not _fits_places(into, index, dim):
         return False
     return _ran_places(name, into, index, dim, np.ascontiguousarray(values))

@@ -91,6 +91,8 @@ class Reduction(Op):
     def total(self, x: Array, dtype: DType) -> Array:
         """Return the sum of a NumPy array along the axes; the last ones as one."""
         dims, rank = self.dims, x.ndim
+        if len(dims) == rank and x.flags.f_contiguous:
+            x = x.T
         if dims == (rank - 1,) and x.size >= LARGE and x.dtype.char in "fd" and is_short(x):
             rows: Array = np.vecdot(x, np.ones(x.shape[-1], x.dtype))
             return rows[..., None] if self.keepdim else rows

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays.allocator import rows_of
 from ...arrays.library import Array, Namespace, as_dtype
 from ...arrays.promotion import promote_types
 from ...arrays.shapes import axis
 from ...errors import ArgumentError, DTypeError, ShapeError
-from ...op import Gradients, Kind, Methods, Spec, apply
+from ...op import Gradients, Kind, Methods, Spec, Value, apply
 from ..elementwise.casting import cast_to
 from .indexing import Slice, narrow
 from .movement import AlongDim, insert_axes, reshape, sizes
@@ -70,6 +71,9 @@ class Stack(AlongDim):
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the arrays joined; of NumPy's as along the axis that is there, which is faster."""
         d, shape = self.dim, arrays[0].shape
+        if xp is np and d == 1 == len(shape):
+            turned: Array = np.concatenate(arrays)
+            return rows_of(turned.reshape(len(arrays), *shape).T, (*shape, len(arrays)))
         if xp is not np or d == len(shape):
             return xp.stack(arrays, axis=d)
         joined: Array = np.concatenate(arrays, axis=d)
@@ -225,6 +229,8 @@ def tensor_split(x: Kind, indices_or_sections: object, dim: int = 0) -> tuple[Ki
 def unbind(x: Kind, dim: int = 0) -> tuple[Kind, ...]:
     """Return the slices along `dim`, without that axis."""
     d = axis(dim, len(x.shape), "unbind")
+    if isinstance(x, Value):  # as `apply` does, for each of what may be many
+        return tuple([x._apply(part, (x,)) for part in _slices(d, x.shape[d])])
     return tuple([apply(part, x) for part in _slices(d, x.shape[d])])
 
 
