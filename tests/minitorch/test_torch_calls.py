@@ -334,6 +334,12 @@ def test_copies_lie_in_memory_as_torchs(order: tuple[int, ...]) -> None:
         assert steps[0] == steps[1]
 
 
+@pytest.mark.parametrize("name", ["sigmoid", "sign", "erf", "logical_not", "nan_to_num"])
+def test_a_function_of_elements_leaves_them_where_they_are(name: str) -> None:
+    ours, theirs = (getattr(lib.ones(40, 50).t(), name)() for lib in (minitorch, torch))
+    assert tuple(ours.stride()) == theirs.stride()
+
+
 def test_a_turned_matrix_is_seen_under_a_shape_that_takes_its_axes_apart() -> None:
     x = minitorch.zeros(300, 200)
     for shape in ((100, 2, 300), (200, -1), (-1, 300), (200, 30, 10)):

@@ -296,6 +296,8 @@ def topk(
     size = row.shape[d]
     if not isinstance(k, int | np.integer) or not 0 <= k <= size:
         raise ArgumentError(f"topk: got k = {k}, expected 0 to {size}, the size of axis {d}.")
+    if k == 1 and largest:
+        return _best(x, dim, True, "topk", True)
     return _taken(x, row, d, apply(ArgSort(d, largest, k), row))
 
 

@@ -26,6 +26,7 @@ from ...errors import AxisError
 from ...op import Flat, Gradients, Kind, Methods, Op, Spec, apply
 from ..elementwise.binary import where
 from ..elementwise.casting import cast_to, floats_only
+from ..elementwise.formulas import Formula
 from ..elementwise.logic import isnan
 from ..elementwise.unary import exp, ones_like
 from ..shaping.broadcasting import expand_to
@@ -203,8 +204,13 @@ def sum(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = 
 
 def nansum(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Kind:
     """Return the sum along `dim` of what is not NaN."""
-    known: Kind = where(x == x, x, 0)
+    known = _NAN_AS_0(x) if as_dtype(x.dtype).kind == "f" else x
     return sum(known, dim, keepdim, dtype=dtype)
+
+
+_NAN_AS_0 = Formula(
+    "nan_as_0", lambda x: where(isnan(x), 0.0, x), lambda g, x: where(isnan(x), 0.0, g)
+)
 
 
 def extreme(x: Kind, dim: Dims, keepdim: bool, kind: type[Extreme], largest: bool) -> Kind:

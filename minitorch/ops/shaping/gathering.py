@@ -184,7 +184,7 @@ def checked(name: str, x: Methods, dim: int, index: Kind, source: Methods | None
     shapes = [tuple(x.shape)] + ([tuple(source.shape)] if source is not None else [])
     have = tuple(index.shape)
     for k, shape in enumerate(shapes):
-        if not known(shape) or not known(have):
+        if have == shape or not known(shape) or not known(have):
             continue
         fits = len(have) == len(shape) and all(
             n <= m for i, (n, m) in enumerate(zip(have, shape, strict=True)) if i != d or k

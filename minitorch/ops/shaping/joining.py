@@ -54,12 +54,12 @@ class Cat(AlongDim):
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Each input gets its part of the gradient."""
-        shares, start = [], 0
-        for source, wanted in zip(node.inputs, node.wants, strict=True):
-            size = source.shape[self.dim]
-            shares.append(narrow(out_grad, self.dim, start, size) if wanted else None)
-            start += size
-        return shares
+        ends = itertools.accumulate([x.shape[self.dim] for x in node.inputs], initial=0)
+        parts = _pieces(self.dim, tuple(itertools.pairwise(ends)))
+        return [
+            apply(part, out_grad) if wanted else None
+            for part, wanted in zip(parts, node.wants, strict=True)
+        ]
 
 
 class Stack(AlongDim):
