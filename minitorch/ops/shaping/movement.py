@@ -238,17 +238,16 @@ def t(x: Kind) -> Kind:
 def expand(x: Kind, *shape: object, **named: object) -> Kind:
     """Return `x` with axes of size 1 stretched, without copying; -1 keeps a size."""
     target = listed("expand", "size", shape, named)
-    lead = len(target) - len(x.shape)
-    if lead < 0 or builtins.any(size < 0 for size in target[:lead]):
+    own: Any = tuple(x.shape)
+    lead = len(target) - len(own)
+    if lead < 0 or builtins.min(target[:lead], default=0) < 0:
         raise ShapeError(
-            f"expand: got {target} for shape {tuple(x.shape)}, expected at least as many axes, and "
-            "-1 only for those it has."
+            f"expand: got {target} for shape {own}, expected at least as many axes, and -1 only "
+            "for those it has."
         )
-    full = tuple(int(x.shape[i - lead]) if n == -1 else n for i, n in enumerate(target))
-    if not stretches(tuple(x.shape), full):
-        raise ShapeError(
-            f"expand: got {target} for shape {tuple(x.shape)}: only axes of size 1 stretch."
-        )
+    full = tuple([int(own[i - lead]) if n == -1 else n for i, n in enumerate(target)])
+    if not stretches(own, full):
+        raise ShapeError(f"expand: got {target} for shape {own}: only axes of size 1 stretch.")
     return apply(ExpandTo(full), x)
 
 
