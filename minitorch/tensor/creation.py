@@ -131,9 +131,10 @@ def arange(
         raise ArgumentError(f"arange: got {start} to {end} in steps of {step}: it never arrives.")
     whole = all(isinstance(n, int) for n in (start, end, step))
     count = math.ceil((end - start) / step)
-    numbers: Array = np.arange(count)
+    numbers: Array = np.arange(count, dtype=np.int64 if whole else np.float64)
     if (start, step) != (0, 1):
-        numbers = start + step * numbers
+        numbers *= step
+        numbers += start
     return _wrap(numbers, "int64" if whole else None, **options)
 
 

@@ -186,8 +186,14 @@ class LogSumExp(Reduction):
             return xp.sum(x, axis=self.dims, keepdims=self.keepdim) - math.inf
         top = xp.max(x, axis=self.dims, keepdims=True)
         top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
-        total = xp.log(xp.sum(xp.exp(x - top), axis=self.dims, keepdims=True)) + top
-        return total if self.keepdim else xp.squeeze(total, axis=self.dims)
+        shape: Any = reduced(x.shape, self.dims, self.keepdim)
+        if xp is np:
+            away = np.asarray(x - top)
+            parts = Sum(self.dims, True).total(np.exp(away, out=away), x.dtype)
+        else:
+            parts = xp.sum(xp.exp(x - top), axis=self.dims, keepdims=True)
+        logarithms: Array = xp.log(parts) + top
+        return logarithms.reshape(shape)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the softmax of the elements, times the gradient."""
