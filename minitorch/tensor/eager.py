@@ -69,7 +69,7 @@ def constant(number: Scalar, dtype: DType, kind: type["Tensor"]) -> "Tensor":
 def host_arrays(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> list[Array] | None:
     """Return the inputs' arrays where NumPy computes with them as they are, else None.
 
-    All are tensors of `kind` in NumPy's memory, of one dtype what the operator promotes. What a
+    All are tensors of `kind` in NumPy's memory, of one dtype in what the operator promotes. What a
     view is taken of is an array, no scalar.
     """
     arrays: list[Array] = []
