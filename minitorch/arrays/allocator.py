@@ -37,9 +37,9 @@ PLENTY = 8 * 2**20
 """Bytes up to which every size has blocks of its own: joining and cutting would cost more."""
 TURNED_FROM = 2**20
 """Products of numbers in a product of matrices: with fewer BLAS puts neither in another order."""
-COLUMNS = 8
-"""Columns of a transposed matrix copied at a time: more rows of a size that is a power of 2 than
-that push each other out of the nearest cache."""
+COLUMNS, MOST_COLUMNS = 8, 64
+"""Columns of a transposed matrix copied at a time: of more, rows whose size is a multiple of a page
+push each other out of the nearest cache. Of half that multiple it has room for twice as many."""
 LARGE = 128 * 2**10
 """Bytes above which the C library asks the system for fresh pages, and the detour here pays."""
 
@@ -312,7 +312,10 @@ def rows_of(view: "Array", shape: tuple[int, ...]) -> "Array":
     if view.nbytes <= LARGE or view.flags.c_contiguous:
         return np.ascontiguousarray(view).reshape(shape)
     out = cpu.empty(view.shape, view.dtype)
-    step = COLUMNS if view.ndim == 2 and view.flags.f_contiguous else view.shape[-1]
+    step = view.shape[-1]
+    if view.ndim == 2 and view.flags.f_contiguous:
+        apart = PAGE // math.gcd(PAGE, step * view.itemsize)
+        step = min(COLUMNS * apart, MOST_COLUMNS)
     for start in range(0, view.shape[-1], step):
         out[..., start : start + step] = view[..., start : start + step]
     return out.reshape(shape)
