@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays.library import cast, copied, owner
+from .arrays.library import cast, copy_array, owner
 from .errors import GradientError, GraphFreed, ShapeError, UnusedInput
 from .op import Value
 from .ops.elementwise.casting import cast_to, clone, copy_in_rows
@@ -68,7 +68,7 @@ def on_arrays(uses: dict[Any, int], clock: int, retain: bool) -> Rule:
             shares = op.gradient(grad, plain)
         else:
             shares = [
-                None if share is None else copied(share.array)
+                None if share is None else copy_array(share.array)
                 for share in on_values(value, value._new(grad))
             ]
         if not retain and (op.reads_inputs or op.reads_output):
@@ -220,7 +220,7 @@ def _run(
         else:
             arrays = {root: seed.array for root, seed in seeds.items()}
             rule = on_arrays(uses, clock.now, retain)
-            sweep(arrays, uses, rule, deliver, targets, copied, Part)
+            sweep(arrays, uses, rule, deliver, targets, copy_array, Part)
 
 
 def _seeds(name: str, outputs: Sequence[Any], gradients: Sequence[Any]) -> dict[Any, Any]:

@@ -165,7 +165,7 @@ class CachingAllocator:
         dtype = np.dtype(dtype)
         size = max(-(-math.prod(shape) * dtype.itemsize // PAGE), 1) * PAGE
         with self._lock:
-            piece = self._taken(size)
+            piece = self._take(size)
         lease = Lease((size,), np.uint8, piece.memory, piece.start)
         key = id(lease)
         self._leases[key] = weakref.ref(lease, lambda _: self._note_free(key, piece))
@@ -176,7 +176,7 @@ class CachingAllocator:
         self._leases.pop(key, None)
         self._returned.append(piece)
 
-    def _taken(self, size: int) -> Piece:
+    def _take(self, size: int) -> Piece:
         self._collect()
         counts, free = self._counts, self._free.get(size)
         scarce = counts["reserved"] + size > PLENTY

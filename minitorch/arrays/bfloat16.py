@@ -1,7 +1,7 @@
 """bfloat16: the upper half of a float32, in two bytes. NumPy has no such dtype.
 
 `Halves` is the array that holds it: 16-bit patterns, which NumPy may move but not add up. Whatever
-computes gets them as float32 (`widened`) and its result is rounded back (`narrowed`), to the
+computes gets them as float32 (`to_float32`) and its result is rounded back (`to_bfloat16`), to the
 nearest, ties to even. An operator of NumPy on a `Halves` does the same by itself and gives
 float32, so that no code can take the patterns for numbers.
 
@@ -50,11 +50,11 @@ class Halves(np.ndarray[tuple[int, ...]]):
         return np.asarray(part, np.uint16).view(Halves)
 
     def __setitem__(self, index: Any, value: object) -> None:
-        bits(self)[index] = bits(narrowed(value))
+        bits(self)[index] = bits(to_bfloat16(value))
 
     def astype(self, dtype: object, *args: object, **options: object) -> Any:
         """Return the numbers as another dtype."""
-        return widened(self).astype(dtype, *args, **options)
+        return to_float32(self).astype(dtype, *args, **options)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if method == "at":
@@ -78,7 +78,7 @@ def bits(array: Halves) -> np.ndarray[tuple[int, ...]]:
     return array.view(np.ndarray)
 
 
-def widened(array: object) -> Any:
+def to_float32(array: object) -> Any:
     """Return bfloat16 numbers as float32, which has them all; other arrays as they are."""
     if not isinstance(array, Halves):
         return array
@@ -88,14 +88,14 @@ def widened(array: object) -> Any:
 
 
 def widen(values: Sequence[Any]) -> list[Any]:
-    """Return the values, also inside lists and tuples, `widened`."""
+    """Return the values, also inside lists and tuples, `to_float32`."""
     return [
-        type(value)(widen(value)) if type(value) in (list, tuple) else widened(value)
+        type(value)(widen(value)) if type(value) in (list, tuple) else to_float32(value)
         for value in values
     ]
 
 
-def narrowed(array: object) -> Halves:
+def to_bfloat16(array: object) -> Halves:
     """Return numbers rounded to bfloat16, in memory of their own unless they already are."""
     if isinstance(array, Halves):
         return array
@@ -114,7 +114,7 @@ def narrowed(array: object) -> Halves:
     return halves
 
 
-def computed(op: Any, compute: Callable[..., Any], xp: ModuleType, *arrays: Any) -> Any:
+def compute_widened(op: Any, compute: Callable[..., Any], xp: ModuleType, *arrays: Any) -> Any:
     """Return what an operator computes of arrays of which some are bfloat16.
 
     The result is rounded to bfloat16 when all floating inputs are; numbers (0-d) do not count.
@@ -127,4 +127,4 @@ def computed(op: Any, compute: Callable[..., Any], xp: ModuleType, *arrays: Any)
     result = compute(xp, *widen(arrays))
     floats = [a for a in arrays if a.ndim and a.dtype.kind == "f"]
     keeps = result.dtype.kind == "f" and all(isinstance(a, Halves) for a in floats)
-    return narrowed(result) if keeps else result
+    return to_bfloat16(result) if keeps else result

@@ -96,7 +96,7 @@ def stretches(shape: Shape, to: Shape) -> bool:
     return shape == tail or all(a in (1, b) for a, b in zip(shape, tail, strict=True))
 
 
-def reduced(shape: Shape, over: Iterable[int], keepdim: bool) -> Shape:
+def drop_axes(shape: Shape, over: Iterable[int], keepdim: bool) -> Shape:
     """Return `shape` with the axes `over` (in range, as `axes` gives them) removed or set to 1."""
     removed = set(over)
     if keepdim:
@@ -104,7 +104,7 @@ def reduced(shape: Shape, over: Iterable[int], keepdim: bool) -> Shape:
     return tuple(size for i, size in enumerate(shape) if i not in removed)
 
 
-def known(shape: Shape) -> bool:
+def is_known(shape: Shape) -> bool:
     """Tell whether every size is known."""
     return None not in shape
 

@@ -90,7 +90,7 @@ def full(
     else:
         dtype_there = native_dtype(xp, _arrays.host_dtype(wanted))
         array = xp.full(shape, number, dtype=dtype_there, device=native_device(place))
-    filled = Tensor._filled(cast(array, wanted))
+    filled = Tensor._from_filled(cast(array, wanted))
     return filled.requires_grad_() if requires_grad else filled
 
 

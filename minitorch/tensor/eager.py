@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays.bfloat16 import computed
+from ..arrays.bfloat16 import compute_widened
 from ..arrays.library import (
     HOST_TYPES,
     Array,
@@ -95,7 +95,7 @@ def run_op(op: Op, arrays: list[Array]) -> Array:
     """Return `op` of prepared arrays, of whatever library; bfloat16 as the operator takes it."""
     xp, compute = namespace(arrays[0]), op.compute
     if Halves in map(type, arrays):
-        compute = partial(computed, op, op.compute)
+        compute = partial(compute_widened, op, op.compute)
     return quiet.run(compute, xp, *arrays) if op.on_arrays else compute(xp, *arrays)
 
 

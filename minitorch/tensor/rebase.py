@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays.library import Array, Namespace, copied, owner
+from ..arrays.library import Array, Namespace, copy_array, owner
 from ..op import Gradients, KeepsSpec, Methods, Op, apply
 from ..ops.elementwise.casting import cast_to
 from ..ops.elementwise.unary import zeros_like
@@ -46,7 +46,7 @@ def hides_base(tensor: "Tensor") -> bool:
 def past_of(tensor: "Tensor") -> "Tensor":
     """Return what `tensor` is before an update: its place in the graph, over the same memory."""
     copies = tensor.op is not None and tensor.op.copies_output
-    before = tensor._new(copied(tensor.array) if copies else tensor.array)
+    before = tensor._new(copy_array(tensor.array) if copies else tensor.array)
     before.requires_grad, before.op, before.inputs = tensor.requires_grad, tensor.op, tensor.inputs
     before._stamp = tensor._stamp
     before.hooks, tensor.hooks = tensor.hooks, None

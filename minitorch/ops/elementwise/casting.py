@@ -13,7 +13,7 @@ from ...arrays.library import (
     Namespace,
     as_dtype,
     cast,
-    copied,
+    copy_array,
     device_of,
     move,
 )
@@ -78,7 +78,7 @@ class Clone(KeepsSpec):
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return a new array with the same numbers; what repeats some is copied in rows."""
         if type(x) is not np.ndarray or x.flags.c_contiguous:
-            return copied(x)
+            return copy_array(x)
         if not self.in_rows and 0 not in x.strides:
             return x.copy("K")
         return rows_of(x, x.shape) if x.flags.f_contiguous else x.copy()
@@ -104,7 +104,7 @@ def copy_in_rows(x: Kind) -> Kind:
     return apply(Clone(in_rows=True), x)
 
 
-def floats_only(name: str, x: Methods) -> None:
+def require_floats(name: str, x: Methods) -> None:
     """Raise unless `x` has a floating dtype.
 
     Raises:

@@ -98,12 +98,12 @@ def row_in_order(
     if any(a.shape != last.shape or not (a is last or 0 in a.strides) for a in arrays):
         return plain(xp, *arrays)
     order = sorted(range(last.ndim), key=lambda d: -last.strides[d])
-    turned = [a.transpose(order) if a is last else _repeated(a.transpose(order)) for a in arrays]
+    turned = [a.transpose(order) if a is last else _repeat(a.transpose(order)) for a in arrays]
     back = sorted(range(last.ndim), key=order.__getitem__)
     return _kernel_of(name, turned)(*turned).transpose(back)
 
 
-def _repeated(a: Array) -> Array:
+def _repeat(a: Array) -> Array:
     """Return an array that repeats its numbers along axes, those that it has in rows."""
     part = a[tuple(slice(None, None if step else 1) for step in a.strides)]
     return np.broadcast_to(np.ascontiguousarray(part), a.shape)
@@ -129,7 +129,7 @@ def _alike(a: Array, b: Array) -> bool:
     return a.shape == b.shape and all(x * b.itemsize == y * a.itemsize for x, y in pairs)
 
 
-def chosen(condition: Any, a: Any, b: Any) -> Any:
+def where(condition: Any, a: Any, b: Any) -> Any:
     """Return `a` where the condition holds, else `b`: by a kernel, which guesses no branches."""
     arrays = [x for x in (a, b) if type(x) is np.ndarray and x.ndim]
     if type(condition) is not np.ndarray or not arrays or not fits(np, *arrays, least=SEVERAL):
@@ -178,7 +178,7 @@ def add_rows(into: Array, rows: Array, values: Array) -> bool:
     return True
 
 
-def gathered(x: Array, index: Array, dim: int) -> Array | None:
+def gather(x: Array, index: Array, dim: int) -> Array | None:
     """Return the elements of `x` at `index` along an axis, by a kernel if it can be."""
     if type(x) is np.ndarray and x.size <= index.size and not x.flags.c_contiguous:
         x = allocator.rows_of(x, x.shape)
@@ -275,7 +275,7 @@ def parallel_for(total: int, grain: int, body: Callable[[int, int], object]) -> 
     pool.parallel_for(total, grain, body)
 
 
-def shared(ufunc: Callable[..., Array], *arrays: Any) -> Array:
+def call_on_threads(ufunc: Callable[..., Array], *arrays: Any) -> Array:
     """Return `ufunc` of NumPy arrays; threads share large ones that lie in one order."""
     first = arrays[0]
     if len(arrays) == 2 and _repeats(*arrays):

@@ -14,7 +14,7 @@ from .binary import sub as sub_row
 from .casting import cast_to, clone
 from .formulas import Formula
 from .logic import eq, isfinite, isnan
-from .rows import promoted
+from .rows import promoted_dtype
 from .unary import abs, ones_like, positive, rint, zeros_like
 from .unary import square as squared
 
@@ -79,19 +79,19 @@ def square(x: Kind) -> Kind:
 
 def add(a: Kind, b: Kind, *, alpha: object = 1) -> Kind:
     """Return a + alpha·b."""
-    return add_row(a, b if alpha == 1 else _scaled(a, b, alpha))
+    return add_row(a, b if alpha == 1 else _scale(a, b, alpha))
 
 
 def sub(a: Kind, b: Kind, *, alpha: object = 1) -> Kind:
     """Return a - alpha·b."""
-    return sub_row(a, b if alpha == 1 else _scaled(a, b, alpha))
+    return sub_row(a, b if alpha == 1 else _scale(a, b, alpha))
 
 
-def _scaled(a: Kind, b: Kind, alpha: object) -> Kind:
+def _scale(a: Kind, b: Kind, alpha: object) -> Kind:
     """Return alpha·b in the dtype of the sum, in which it may fit where it does not in its own."""
     if hasattr(a, "dtype") and hasattr(b, "dtype"):
         specs = [Spec(tuple(v.shape), as_dtype(v.dtype)) for v in (a, b)]
-        b = cast_to(b, promoted(tuple(specs), "common"))
+        b = cast_to(b, promoted_dtype(tuple(specs), "common"))
     return b * alpha
 
 

@@ -91,7 +91,7 @@ square = unary("square", lambda xp, x: x * x, lambda g, x, y: g * (x * 2.0), "xÂ
 SOME = 2**11  # elements, below which `where` is the fastest way to a gradient of relu
 
 
-def _masked(g: Array, y: Array, out: Array | None = None) -> Array:
+def _mask(g: Array, y: Array, out: Array | None = None) -> Array:
     product: Array = np.multiply(g, y != 0, out=out)
     return product
 
@@ -116,8 +116,8 @@ def _where_open(xp: Namespace, g: Array, y: Array) -> Array:
     """Return g where y is not 0, else 0: also where g is infinite or NaN."""
     if xp is not np:
         return xp.where(y != 0, g, xp.zeros_like(g))
-    product = compiled.shared(
-        _masked, g, y
+    product = compiled.call_on_threads(
+        _mask, g, y
     )  # three times as fast as `where`, and right unless 0 met infinity
     total = np.add.reduce(product, axis=None)
     return product if total - total == 0 else np.where(y > 0, g, g.dtype.type(0))
@@ -159,7 +159,7 @@ rsqrt = _float_row(
 LN2, LN10 = math.log(2.0), math.log(10.0)
 exp = _float_row(
     "exp",
-    lambda xp, x: compiled.shared(np.exp, x) if xp is np else xp.exp(x),
+    lambda xp, x: compiled.call_on_threads(np.exp, x) if xp is np else xp.exp(x),
     lambda g, x, y: g * y,
     "e to the x.",
     "y",
@@ -197,7 +197,7 @@ sinh = _float_row("sinh", lambda xp, x: xp.sinh(x), lambda g, x, y: g * _cosh(x)
 cosh = _float_row("cosh", lambda xp, x: xp.cosh(x), lambda g, x, y: g * sinh(x), "cosh x.")
 tanh = _float_row(
     "tanh",
-    lambda xp, x: compiled.shared(np.tanh, x) if xp is np else xp.tanh(x),
+    lambda xp, x: compiled.call_on_threads(np.tanh, x) if xp is np else xp.tanh(x),
     lambda g, x, y: g * (1.0 - y * y),
     "tanh x.",
     "y",

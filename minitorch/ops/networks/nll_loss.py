@@ -17,7 +17,7 @@ from ..elementwise.unary import zeros_like
 from ..reducing.reduction import sum
 from ..shaping.gathering import index_add
 from ..shaping.movement import flatten, insert_axes, reshape
-from .loss import reduced
+from .loss import reduce_loss
 
 
 def in_range(index: Any, classes: int) -> bool:
@@ -28,7 +28,7 @@ def in_range(index: Any, classes: int) -> bool:
     return not index.size or bool(index.min() >= 0 and index.max() < classes)
 
 
-def counted_rows(
+def select_counted_rows(
     xp: Namespace, index: Any, classes: int, ignore: int, name: str = "cross_entropy"
 ) -> tuple[Any, Any, Any]:
     """Return the classes made safe to index with, which rows count (None: all), and how many.
@@ -73,7 +73,7 @@ class Picked(OfClasses):
         self.mean = mean
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
-        safe, counts, n = counted_rows(xp, index, x.shape[1], self.ignore_index, self.name)
+        safe, counts, n = select_counted_rows(xp, index, x.shape[1], self.ignore_index, self.name)
         flat = type(x) is np.ndarray and x.ndim == 2 and x.flags.c_contiguous
         picked: Array = -(x.take(_first_places(x) + safe) if flat else x[_places(xp, x, safe)])
         if counts is not None:
@@ -104,7 +104,7 @@ class PickedGrad(KeepsSpec, OfClasses):
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
         """Return the gradient of the log-probabilities."""
-        safe, counts, n = counted_rows(xp, index, x.shape[1], self.ignore_index)
+        safe, counts, n = select_counted_rows(xp, index, x.shape[1], self.ignore_index)
         share = -g / n if self.mean else -g
         if counts is not None:
             share = xp.where(counts, share, xp.zeros_like(share))
@@ -143,7 +143,7 @@ class ClassShares(OfClasses):
         self.normed = normed
 
     def compute(self, xp: Namespace, weight: Array, index: Array) -> Array:
-        safe, counts, _ = counted_rows(xp, index, weight.shape[0], self.ignore_index)
+        safe, counts, _ = select_counted_rows(xp, index, weight.shape[0], self.ignore_index)
         share: Array = weight[safe]
         if counts is not None:
             share = xp.where(counts, share, xp.zeros_like(share))
@@ -163,7 +163,7 @@ class ClassShares(OfClasses):
         return index_add(zeros_like(weight), 0, reshape(where(counts, index, 0), -1), flow), None
 
 
-def weighted(
+def weigh(
     losses: Kind, classes: Kind, weight: Kind | None, ignore: int, reduction: str, target: Kind
 ) -> Kind:
     """Return losses times their classes' weights, reduced; their mean is over the weights."""
@@ -173,7 +173,7 @@ def weighted(
         reduction = "sum" if normed else reduction
     if reduction == "none" and len(losses.shape) != len(target.shape):
         losses = reshape(losses, tuple(target.shape))
-    return reduced(losses, reduction)
+    return reduce_loss(losses, reduction)
 
 
 def nll_loss(
@@ -202,4 +202,4 @@ def nll_loss(
     if weight is None and reduction == "mean":
         return apply(Picked(ignore_index, True), x, classes)
     losses = apply(Picked(ignore_index, False), x, classes)
-    return weighted(losses, classes, weight, ignore_index, reduction, target)
+    return weigh(losses, classes, weight, ignore_index, reduction, target)

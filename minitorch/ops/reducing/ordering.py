@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple
 import numpy as np
 
 from ...arrays.library import Array, Namespace, as_dtype, cast, dtype_of, int64
-from ...arrays.shapes import axis, reduced
+from ...arrays.shapes import axis, drop_axes
 from ...errors import ArgumentError, AxisError, ShapeError
 from ...op import Flat, Gradients, Kind, Methods, Spec, apply
 from ..elementwise import compiled
@@ -72,7 +72,7 @@ class ArgExtreme(PositionOfExtreme):
         return at
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec(reduced(specs[0].shape, (self.dim,), self.keepdim), int64)
+        return Spec(drop_axes(specs[0].shape, (self.dim,), self.keepdim), int64)
 
 
 def _numbers(x: Array) -> Array:
@@ -96,7 +96,7 @@ class ElementAt(AlongDim):
             firsts, apart = _lines(x.shape, self.dim)
             flat = firsts.reshape(places.shape) + places * apart
             return np.asarray(x.take(flat))
-        index = places.reshape(reduced(x.shape, (self.dim,), True))  # type: ignore[arg-type]
+        index = places.reshape(drop_axes(x.shape, (self.dim,), True))  # type: ignore[arg-type]
         return Gather(self.dim).compute(xp, x, index).reshape(places.shape)
 
     def infer(self, *specs: Spec) -> Spec:
@@ -211,7 +211,7 @@ def along(x: Kind, dim: int, name: str) -> tuple[Kind, int]:
     return (x, d) if x.shape else (reshape(x, 1), 0)
 
 
-def _taken(x: Kind, row: Kind, d: int, places: Kind) -> ValuesAndIndices[Kind]:
+def _take(x: Kind, row: Kind, d: int, places: Kind) -> ValuesAndIndices[Kind]:
     """Return the elements of `row`, which is `x` with an axis at least, at these places."""
     values = apply(Gather(d), row, places)
     if x.shape:
@@ -281,7 +281,7 @@ def sort(
 ) -> ValuesAndIndices[Kind]:
     """Return the elements along `dim` in order of size, and where they were; always stable."""
     row, d = along(x, dim, "sort")
-    return _taken(x, row, d, apply(ArgSort(d, descending), row))
+    return _take(x, row, d, apply(ArgSort(d, descending), row))
 
 
 def topk(
@@ -298,7 +298,7 @@ def topk(
         raise ArgumentError(f"topk: got k = {k}, expected 0 to {size}, the size of axis {d}.")
     if k == 1 and largest:
         return _best(x, dim, True, "topk", True)
-    return _taken(x, row, d, apply(ArgSort(d, largest, k), row))
+    return _take(x, row, d, apply(ArgSort(d, largest, k), row))
 
 
 def median(x: Kind, dim: int | None = None, keepdim: bool = False) -> Any:
@@ -320,13 +320,13 @@ def median(x: Kind, dim: int | None = None, keepdim: bool = False) -> Any:
 def cummax(x: Kind, dim: int) -> ValuesAndIndices[Kind]:
     """Return the largest element so far along `dim`, and where it is; of equal ones, the last."""
     row, d = along(x, dim, "cummax")
-    return _taken(x, row, d, apply(CumExtreme(d, True), row))
+    return _take(x, row, d, apply(CumExtreme(d, True), row))
 
 
 def cummin(x: Kind, dim: int) -> ValuesAndIndices[Kind]:
     """Return the smallest element so far along `dim`, and where it is; of equal ones, the last."""
     row, d = along(x, dim, "cummin")
-    return _taken(x, row, d, apply(CumExtreme(d, False), row))
+    return _take(x, row, d, apply(CumExtreme(d, False), row))
 
 
 def diff(

@@ -21,11 +21,11 @@ from ...arrays.library import (
     native_dtype,
     uint8,
 )
-from ...arrays.shapes import axes, axes_or_all, reduced
+from ...arrays.shapes import axes, axes_or_all, drop_axes
 from ...errors import AxisError
 from ...op import Flat, Gradients, Kind, Methods, Op, Spec, apply
 from ..elementwise.binary import where
-from ..elementwise.casting import cast_to, floats_only
+from ..elementwise.casting import cast_to, require_floats
 from ..elementwise.formulas import Formula
 from ..elementwise.logic import isnan
 from ..elementwise.unary import exp, ones_like
@@ -87,7 +87,7 @@ class Reduction(Op):
         self.dims, self.keepdim = dims, keepdim
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec(reduced(specs[0].shape, self.dims, self.keepdim), specs[0].dtype)
+        return Spec(drop_axes(specs[0].shape, self.dims, self.keepdim), specs[0].dtype)
 
     def total(self, x: Array, dtype: DType) -> Array:
         """Return the sum of a NumPy array along the axes; the last ones as one."""
@@ -186,7 +186,7 @@ class LogSumExp(Reduction):
             return xp.sum(x, axis=self.dims, keepdims=self.keepdim) - math.inf
         top = xp.max(x, axis=self.dims, keepdims=True)
         top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
-        shape: Any = reduced(x.shape, self.dims, self.keepdim)
+        shape: Any = drop_axes(x.shape, self.dims, self.keepdim)
         if xp is np:
             away = np.asarray(x - top)
             parts = Sum(self.dims, True).total(np.exp(away, out=away), x.dtype)
@@ -299,7 +299,7 @@ def mean(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike =
         DTypeError: not a floating dtype.
     """
     x = x if dtype is None else cast_to(x, dtype)
-    floats_only("mean", x)
+    require_floats("mean", x)
     over = axes_or_all(dim, len(x.shape), "mean")
     return apply(Mean(over, keepdim), x)
 

@@ -15,12 +15,12 @@ from ...arrays.library import (
     as_dtype,
     cast,
     check_fits,
-    copied,
+    copy_array,
     dtype_of,
     int64,
     native_device_of,
 )
-from ...arrays.shapes import axis, broadcast, known, numel
+from ...arrays.shapes import axis, broadcast, is_known, numel
 from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ...op import Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from ..elementwise import compiled
@@ -29,7 +29,7 @@ from ..elementwise.casting import cast_to
 from ..elementwise.logic import ne
 from ..elementwise.unary import ones_like, zeros_like
 from .adding import add_at, inside, row_numbers
-from .indexing import ARRAY, PlaceAdd, Take, getitem, narrow, placed
+from .indexing import ARRAY, PlaceAdd, Take, getitem, narrow, place_pattern
 from .movement import AlongDim, expand, reshape
 
 
@@ -68,7 +68,7 @@ class Gather(AlongDim):
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
         """Return the picked elements."""
-        by_kernel: Array | None = compiled.gathered(x, index, self.dim) if xp is np else None
+        by_kernel: Array | None = compiled.gather(x, index, self.dim) if xp is np else None
         if by_kernel is not None:
             return by_kernel
         places = grid(xp, index, self.dim)
@@ -93,14 +93,14 @@ class GatherGrad(KeepsSpec, AlongDim):
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
         zeros = allocator.zeros(x.shape, x.dtype) if xp is np else xp.zeros_like(x)
-        return added_along(xp, zeros, index, self.dim, g)
+        return add_along(xp, zeros, index, self.dim, g)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """By g the picked elements of the gradient; by x nothing."""
         return None, None, apply(Gather(self.dim), out_grad, node.inputs[1])
 
 
-def added_along(xp: Namespace, into: Array, index: Array, dim: int, values: Array) -> Array:
+def add_along(xp: Namespace, into: Array, index: Array, dim: int, values: Array) -> Array:
     """Return `into`, an array of one's own, with values added along an axis."""
     if xp is np and compiled.scattered("scatter_add", into, index, dim, values):
         return into
@@ -116,7 +116,7 @@ class ScatterAdd(KeepsSpec, AlongDim):
 
     def compute(self, xp: Namespace, x: Array, index: Array, source: Array) -> Array:
         cut = source[tuple(slice(0, size) for size in index.shape)]
-        return added_along(xp, copied(x), index, self.dim, cut)
+        return add_along(xp, copy_array(x), index, self.dim, cut)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The value gets the gradient as it is, the source what is at its places."""
@@ -137,7 +137,7 @@ class Scatter(KeepsSpec, AlongDim):
 
     def compute(self, xp: Namespace, x: Array, index: Array, *source: Array) -> Array:
         """Return a copy of `x` with those elements replaced."""
-        out = copied(x)
+        out = copy_array(x)
         if source:
             cut = source[0][tuple(slice(0, n) for n in index.shape)]
         else:
@@ -165,10 +165,10 @@ def _share(out_grad: Kind, dim: int, index: Methods, source: Methods) -> Kind:
     share = apply(Gather(dim), out_grad, index)
     if tuple(index.shape) == tuple(source.shape):
         return share
-    return placed(share, tuple(slice(0, size) for size in index.shape), (), source)
+    return place_pattern(share, tuple(slice(0, size) for size in index.shape), (), source)
 
 
-def checked(name: str, x: Methods, dim: int, index: Kind, source: Methods | None = None) -> int:
+def check_index(name: str, x: Methods, dim: int, index: Kind, source: Methods | None = None) -> int:
     """Return the axis, after comparing shapes.
 
     Raises:
@@ -184,7 +184,7 @@ def checked(name: str, x: Methods, dim: int, index: Kind, source: Methods | None
     shapes = [tuple(x.shape)] + ([tuple(source.shape)] if source is not None else [])
     have = tuple(index.shape)
     for k, shape in enumerate(shapes):
-        if have == shape or not known(shape) or not known(have):
+        if have == shape or not is_known(shape) or not is_known(have):
             continue
         fits = len(have) == len(shape) and all(
             n <= m for i, (n, m) in enumerate(zip(have, shape, strict=True)) if i != d or k
@@ -197,7 +197,7 @@ def checked(name: str, x: Methods, dim: int, index: Kind, source: Methods | None
     return d
 
 
-def lifted(*values: Kind) -> list[Kind]:
+def give_axis(*values: Kind) -> list[Kind]:
     """Return the values, those without axes with one."""
     return [v if v is None or v.shape else reshape(v, 1) for v in values]
 
@@ -207,9 +207,9 @@ def gather(x: Kind, dim: int, index: Kind, *, sparse_grad: bool = False) -> Kind
     if 0 in index.shape and len(index.shape) != len(x.shape):
         return reshape(narrow(reshape(x, -1), 0, 0, 0), tuple(index.shape))
     if not x.shape or not index.shape:
-        row, places = lifted(x, index)
+        row, places = give_axis(x, index)
         return reshape(gather(row, dim, places), tuple(index.shape))
-    return apply(Gather(checked("gather", x, dim, index)), x, index)
+    return apply(Gather(check_index("gather", x, dim, index)), x, index)
 
 
 def take_along_dim(x: Kind, indices: Kind, dim: int | None = None) -> Kind:
@@ -245,14 +245,14 @@ def scatter(
     values = value if src is None else src
     if isinstance(values, int | float) and reduce is None and x.shape and index.shape:
         check_fits("scatter", values, as_dtype(x.dtype))
-        return apply(Scatter(checked("scatter", x, dim, index), values), x, index)
+        return apply(Scatter(check_index("scatter", x, dim, index), values), x, index)
     if values is None or isinstance(values, int | float):
         there = zeros_like(gather(x, dim, zeros_like(index))) if x.shape else x * 0
         values = there + values
     if not x.shape or not index.shape:
-        row, places, source = lifted(x, index, values)
+        row, places, source = give_axis(x, index, values)
         return reshape(scatter(row, dim, places, source, reduce=reduce), tuple(x.shape))
-    d = checked("scatter", x, dim, index, values)
+    d = check_index("scatter", x, dim, index, values)
     if reduce == "add":
         return apply(ScatterAdd(d), x, index, values)
     if reduce is not None:
@@ -263,9 +263,9 @@ def scatter(
 def scatter_add(x: Kind, dim: int, index: Kind, src: Kind) -> Kind:
     """Return `x` with `src` added at the places of `index` along `dim`; equal places add up."""
     if not x.shape or not index.shape:
-        row, places, source = lifted(x, index, src)
+        row, places, source = give_axis(x, index, src)
         return reshape(scatter_add(row, dim, places, source), tuple(x.shape))
-    return apply(ScatterAdd(checked("scatter_add", x, dim, index, src)), x, index, src)
+    return apply(ScatterAdd(check_index("scatter_add", x, dim, index, src)), x, index, src)
 
 
 def _row_pattern(d: int) -> tuple[object, ...]:

@@ -21,7 +21,7 @@ from ...arrays.library import (
     native_device_of,
     uint8,
 )
-from ...arrays.shapes import Shape, axis, known
+from ...arrays.shapes import Shape, axis, is_known
 from ...errors import AxisError, DTypeError
 from ...op import Gradients, Kind, Methods, Op, Spec, Value, apply, infer_by_trial
 from ..elementwise.casting import cast_to
@@ -55,7 +55,7 @@ class Slice(Op):
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return zeros with the gradient in the slice."""
-        return (placed(out_grad, self.index, (), node.inputs[0]),)
+        return (place_pattern(out_grad, self.index, (), node.inputs[0]),)
 
 
 def infer_sliced_shape(shape: Shape, index: tuple[Index, ...]) -> Shape:
@@ -120,7 +120,7 @@ class Take(Op):
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Add the gradient of each pick to the element picked."""
         x, *indices = node.inputs
-        return (placed(out_grad, self.pattern, indices, x), *(None for _ in indices))
+        return (place_pattern(out_grad, self.pattern, indices, x), *(None for _ in indices))
 
 
 def _pick(x: Array, index: tuple[Any, ...]) -> Array:
@@ -170,17 +170,17 @@ class PlaceAdd(Op):
         """Return the picked elements of the gradient."""
         rest = node.inputs[1:]
         indices = rest[:-1] if self.shape is None else rest
-        return (taken(out_grad, self.pattern, indices), *(None for _ in rest))
+        return (take_pattern(out_grad, self.pattern, indices), *(None for _ in rest))
 
 
-def taken(x: Kind, pattern: tuple[Any, ...], indices: Sequence[Any]) -> Kind:
+def take_pattern(x: Kind, pattern: tuple[Any, ...], indices: Sequence[Any]) -> Kind:
     """Return x[pattern]: a view where there are no arrays of indices."""
     return apply(Take(pattern), x, *indices) if indices else apply(Slice(pattern), x)
 
 
-def placed(x: Kind, pattern: tuple[Any, ...], indices: Sequence[Any], like: Methods) -> Kind:
+def place_pattern(x: Kind, pattern: tuple[Any, ...], indices: Sequence[Any], like: Methods) -> Kind:
     """Return zeros of the shape of `like` with `x` added at the pattern."""
-    if known(tuple(like.shape)):
+    if is_known(tuple(like.shape)):
         return apply(PlaceAdd(pattern, tuple(like.shape)), x, *indices)
     return apply(PlaceAdd(pattern, None), x, *indices, like)
 

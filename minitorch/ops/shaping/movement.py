@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from ...arrays.allocator import rows_of
-from ...arrays.library import Array, Namespace, copied
-from ...arrays.shapes import Shape, axes, axis, broadcast, fill_in, known, numel, stretches
+from ...arrays.library import Array, Namespace, copy_array
+from ...arrays.shapes import Shape, axes, axis, broadcast, fill_in, is_known, numel, stretches
 from ...errors import GraphError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, Value, apply
 from ..elementwise.casting import copy_in_rows
@@ -98,22 +98,22 @@ class Axes(Movement):
     def __init__(self, dims: tuple[int, ...]) -> None:
         self.dims = dims
 
-    def resized(self, shape: Shape) -> Shape:
+    def resize(self, shape: Shape) -> Shape:
         """Return the new shape."""
         raise NotImplementedError(f"{self.name} does not say what it makes of a shape.")
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        shape: Any = self.resized(x.shape)
+        shape: Any = self.resize(x.shape)
         return x.reshape(shape)
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec(self.resized(specs[0].shape), specs[0].dtype)
+        return Spec(self.resize(specs[0].shape), specs[0].dtype)
 
 
 class InsertAxes(Axes):
     """New axes of size 1 at the places `dims` of the result."""
 
-    def resized(self, shape: Shape) -> Shape:
+    def resize(self, shape: Shape) -> Shape:
         """Return the shape with ones put in."""
         sizes = iter(shape)
         rank = len(shape) + len(self.dims)
@@ -127,7 +127,7 @@ class InsertAxes(Axes):
 class RemoveAxes(Axes):
     """Without the axes `dims`, which have size 1."""
 
-    def resized(self, shape: Shape) -> Shape:
+    def resize(self, shape: Shape) -> Shape:
         """Return the shape without the axes."""
         return tuple(size for i, size in enumerate(shape) if i not in self.dims)
 
@@ -154,7 +154,7 @@ class Flip(KeepsSpec, Movement):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the reversed array, which NumPy would give as a view."""
-        return copied(xp.flip(x, axis=self.dims))
+        return copy_array(xp.flip(x, axis=self.dims))
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the gradient reversed."""
@@ -174,7 +174,7 @@ def sizes(dims: tuple[Any, ...]) -> tuple[int, ...]:
 _INTEGERS = (int, np.integer)
 
 
-def listed(
+def collect_dims(
     op: str, keyword: str, dims: tuple[object, ...], named: dict[str, Any]
 ) -> tuple[int, ...]:
     """Return numbers passed one by one, as one sequence, or under their keyword.
@@ -191,17 +191,17 @@ def listed(
 
 def reshape(x: Kind, *shape: object, **named: object) -> Kind:
     """Return the elements of `x`, in the same order, under another shape; one size may be -1."""
-    target = listed("reshape", "shape", shape, named) if named else sizes(shape)
+    target = collect_dims("reshape", "shape", shape, named) if named else sizes(shape)
     least = builtins.min(target, default=0)
     arrays_can = least == -1 and getattr(x, "has_numbers", False)
-    if least < 0 and not arrays_can and isinstance(x, Value) and known(x.shape):
+    if least < 0 and not arrays_can and isinstance(x, Value) and is_known(x.shape):
         target = fill_in(target, numel(tuple(x.shape)), "reshape")  # type: ignore[assignment]
     return apply(Reshape(target), x)
 
 
 def permute(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
     """Return `x` with its axes in the order `dims`."""
-    axes = listed("permute", "dims", dims, named) if named else sizes(dims)
+    axes = collect_dims("permute", "dims", dims, named) if named else sizes(dims)
     rank = len(x.shape)
     order, each = axes, list(range(rank))
     if sorted(order) != each:
@@ -237,7 +237,7 @@ def t(x: Kind) -> Kind:
 
 def expand(x: Kind, *shape: object, **named: object) -> Kind:
     """Return `x` with axes of size 1 stretched, without copying; -1 keeps a size."""
-    target = listed("expand", "size", shape, named)
+    target = collect_dims("expand", "size", shape, named)
     own: Any = tuple(x.shape)
     lead = len(target) - len(own)
     if lead < 0 or builtins.min(target[:lead], default=0) < 0:
@@ -344,12 +344,12 @@ def reshape_as(x: Kind, other: Any) -> Kind:
 
 def flip(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
     """Return `x` with the elements along `dims` in reverse order."""
-    return apply(Flip(axes(listed("flip", "dims", dims, named), len(x.shape), "flip")), x)
+    return apply(Flip(axes(collect_dims("flip", "dims", dims, named), len(x.shape), "flip")), x)
 
 
 def repeat(x: Kind, *times: object, **named: object) -> Kind:
     """Return copies of `x` side by side, `times` along each axis; new axes come first."""
-    counts = listed("repeat", "repeats", times, named)
+    counts = collect_dims("repeat", "repeats", times, named)
     lead = len(counts) - len(x.shape)
     if lead < 0 or builtins.any(n < 0 for n in counts):
         raise ShapeError(
@@ -365,5 +365,5 @@ def repeat(x: Kind, *times: object, **named: object) -> Kind:
 
 def tile(x: Kind, *times: object, **named: object) -> Kind:
     """Return copies of `x` side by side; counts that are missing are 1."""
-    counts = listed("tile", "dims", times, named)
+    counts = collect_dims("tile", "dims", times, named)
     return repeat(x, (1,) * (len(x.shape) - len(counts)) + counts)
