@@ -16,7 +16,7 @@ import numpy as np
 from .arrays.library import cast, copy_array, owner
 from .errors import GradientError, GraphFreed, ShapeError, UnusedInput
 from .op import Value
-from .ops.elementwise.casting import cast_to, clone
+from .ops.elementwise.casting import cast_to, clone, copy_in_rows
 from .ops.elementwise.unary import ones_like, zeros_like
 from .ops.shaping.picked_parts import PICKING, Part, part_of
 from .sweep import Rule, ancestors, count_uses, sweep
@@ -57,13 +57,15 @@ def on_arrays(uses: dict[Any, int], clock: int, retain: bool) -> Rule:
         shares: Sequence[Any]
         if value._stamp != clock:
             _check(value, clock)
-        if op.on_arrays:
-            sources = value.inputs
+        sources = value.inputs
+        part = part_of(op, grad, sources) if type(op) in PICKING else None
+        if part is not None:
+            shares = part
+        elif op.on_arrays:
             plain.inputs = tuple(map(_array_of, sources))
             plain.wants = tuple(map(wanted, sources))
             plain.output = value.array
-            part = part_of(op, grad, plain.inputs) if type(op) in PICKING else None
-            shares = op.gradient(grad, plain) if part is None else part
+            shares = op.gradient(grad, plain)
         else:
             shares = [
                 None if share is None else copy_array(share.array)
@@ -134,7 +136,7 @@ def backward(
             if not create_graph:
                 grad = _tensor_of(leaf, grad)
             if leaf in seeds or owner(grad.array) is not grad.array:
-                grad = grad.clone()
+                grad = copy_in_rows(grad)
             leaf.accumulate(grad, create_graph)
 
     _run(seeds, uses, deliver, (), create_graph, retain_graph)

@@ -41,9 +41,9 @@ TURNED_FROM = 2**20
 UNPACKED, UNPACKED_TURNED = 10**6, 1200
 """Products of numbers, up to which OpenBLAS may read matrices where they lie; of a matrix and a
 turned one the results, too. Source: its sgemm_small_kernel_permit_skylakex.c."""
-COLUMNS = 8
-"""Columns of a transposed matrix copied at a time: more rows of a size that is a power of 2 than
-that push each other out of the nearest cache."""
+COLUMNS, MOST_COLUMNS = 8, 64
+"""Columns of a transposed matrix copied at a time: of more, rows whose size is a multiple of a page
+push each other out of the nearest cache. Of half that multiple it has room for twice as many."""
 LARGE = 128 * 2**10
 """Bytes above which the C library asks the system for fresh pages, and the detour here pays."""
 
@@ -228,6 +228,13 @@ def empty(shape: tuple[int, ...], dtype: np.dtype) -> "Array":
     return cpu.empty(shape, dtype) if large else np.empty(shape, dtype)
 
 
+def zeros(shape: tuple[int, ...], dtype: np.dtype) -> "Array":
+    """Return an array of zeros, a large one in cached memory."""
+    array = empty(shape, dtype)
+    array.fill(0)
+    return array
+
+
 def result_of(ufunc: Callable[..., "Array"], *arrays: object) -> "Array":
     """Return `ufunc` of NumPy arrays, of one floating dtype, with a large result in cached memory.
 
@@ -339,7 +346,10 @@ def rows_of(view: "Array", shape: tuple[int, ...]) -> "Array":
     if view.nbytes <= LARGE or view.flags.c_contiguous:
         return np.ascontiguousarray(view).reshape(shape)
     out = cpu.empty(view.shape, view.dtype)
-    step = COLUMNS if view.ndim == 2 and view.flags.f_contiguous else view.shape[-1]
+    step = view.shape[-1]
+    if view.ndim == 2 and view.flags.f_contiguous:
+        apart = PAGE // math.gcd(PAGE, step * view.itemsize)
+        step = min(COLUMNS * apart, MOST_COLUMNS)
     for start in range(0, view.shape[-1], step):
         out[..., start : start + step] = view[..., start : start + step]
     return out.reshape(shape)

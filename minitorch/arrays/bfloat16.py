@@ -99,12 +99,18 @@ def to_bfloat16(array: object) -> Halves:
     """Return numbers rounded to bfloat16, in memory of their own unless they already are."""
     if isinstance(array, Halves):
         return array
-    wide = np.asarray(array).astype(np.float32)
-    pattern = wide.view(np.uint32)
-    odd = (pattern >> np.uint32(16)) & np.uint32(1)
-    rounded = (pattern + (np.uint32(0x7FFF) + odd)) >> np.uint32(16)
+    wide = np.asarray(array, np.float32)
+    pattern = np.asarray(wide.view(np.uint32))
+    rounded = np.asarray(pattern >> 16)
+    rounded &= 1  # whether the last digit is odd: halves go to the even one
+    rounded += 0x7FFF
+    rounded += pattern
+    rounded >>= 16
     halves = Halves(wide.shape, np.uint16)
-    bits(halves)[...] = np.where(np.isnan(wide), np.uint32(0x7FC0), rounded)
+    bits(halves)[...] = rounded
+    is_nan = wide != wide
+    if is_nan.any():
+        bits(halves)[is_nan] = 0x7FC0
     return halves
 
 

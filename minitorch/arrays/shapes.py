@@ -90,8 +90,10 @@ def axes_or_all(dim: int | Sequence[int] | None, rank: int, op: str) -> tuple[in
 
 def stretches(shape: Shape, to: Shape) -> bool:
     """Tell whether a value of `shape` broadcasts to the shape `to` itself."""
+    if len(shape) > len(to):
+        return False
     tail = to[len(to) - len(shape) :]
-    return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
+    return shape == tail or all(a in (1, b) for a, b in zip(shape, tail, strict=True))
 
 
 def drop_axes(shape: Shape, over: Iterable[int], keepdim: bool) -> Shape:

@@ -5,6 +5,7 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
+from ..arrays import allocator
 from ..arrays import library as _arrays
 from ..arrays.generator import Generator, default_generator
 from ..arrays.library import (
@@ -73,13 +74,19 @@ def full(
     """Return a tensor of shape `size` filled with one number, whose dtype it has unless given."""
     place = _arrays.device(device)
     xp = _arrays.namespace_on(place)
-    wanted = scalar_dtype(fill_value) if dtype is None else as_dtype(dtype)
-    check_fits("full", fill_value, wanted)
-    place_of = {} if xp is np else {"device": native_device(place)}
+    number = fill_value.item() if hasattr(fill_value, "item") else fill_value
+    if not isinstance(number, int | float):
+        raise DTypeError(f"full: got {number!r}, expected a number.")
+    wanted = scalar_dtype(number) if dtype is None else as_dtype(dtype)
+    check_fits("full", number, wanted)
     shape = _shape("full", (size,))
-    dtype_there = native_dtype(xp, _arrays.host_dtype(wanted))
-    array = cast(xp.full(shape, fill_value, dtype=dtype_there, **place_of), wanted)
-    filled = Tensor._from_filled(array)
+    if xp is np:
+        array = allocator.empty(shape, _arrays.host_dtype(wanted))
+        array.fill(np.asarray(number).astype(array.dtype) if number < 0 else number)  # may wrap
+    else:
+        dtype_there = native_dtype(xp, _arrays.host_dtype(wanted))
+        array = xp.full(shape, number, dtype=dtype_there, device=native_device(place))
+    filled = Tensor._from_filled(cast(array, wanted))
     return filled.requires_grad_() if requires_grad else filled
 
 
@@ -120,9 +127,10 @@ def arange(
         raise ArgumentError(f"arange: got {start} to {end} in steps of {step}: it never arrives.")
     whole = all(isinstance(n, int) for n in (start, end, step))
     count = math.ceil((end - start) / step)
-    numbers: Array = np.arange(count)
+    numbers: Array = np.arange(count, dtype=np.int64 if whole else np.float64)
     if (start, step) != (0, 1):
-        numbers = start + step * numbers
+        numbers *= step
+        numbers += start
     return _wrap(numbers, "int64" if whole else None, **options)
 
 
@@ -140,6 +148,11 @@ def eye(n: int, m: int | None = None, **options: Unpack[Options]) -> Tensor:
     return _wrap(np.eye(n, m, dtype=bool), None, **options)
 
 
+def _check_like(name: str, input: object) -> None:
+    if not isinstance(input, Value):
+        raise DTypeError(f"{name}: got {type(input).__name__}, expected a tensor or a node.")
+
+
 def _like(input: Tensor, options: Options) -> Any:
     """Return `options` with the dtype and device of `input` where none is given."""
     stated = {name: value for name, value in options.items() if value is not None}
@@ -148,8 +161,7 @@ def _like(input: Tensor, options: Options) -> Any:
 
 def full_like(input: Tensor, fill_value: object, **options: Unpack[Options]) -> Tensor:
     """Return a tensor like `input`, filled with one number; of a node, a node."""
-    if not isinstance(input, Value):
-        raise DTypeError(f"full_like: got {type(input).__name__}, expected a tensor or a node.")
+    _check_like("full_like", input)
     if not isinstance(input, Tensor):
         dtype = as_dtype(options.get("dtype") or input.dtype)
         number = (
@@ -255,6 +267,7 @@ def rand_like(
     input: Tensor, *, generator: Generator | None = None, **options: Unpack[Options]
 ) -> Tensor:
     """Return numbers evenly spread in [0, 1), of the shape of `input`."""
+    _check_like("rand_like", input)
     return rand(input.size(), generator=generator, **_like(input, options))
 
 
@@ -262,6 +275,7 @@ def randn_like(
     input: Tensor, *, generator: Generator | None = None, **options: Unpack[Options]
 ) -> Tensor:
     """Return normally distributed numbers of the shape of `input`."""
+    _check_like("randn_like", input)
     return randn(input.size(), generator=generator, **_like(input, options))
 
 

@@ -69,10 +69,11 @@ def constant(number: Scalar, dtype: DType, kind: type["Tensor"]) -> "Tensor":
 def host_arrays(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> list[Array] | None:
     """Return the inputs' arrays where NumPy computes with them as they are, else None.
 
-    All are tensors of `kind` in NumPy's memory, of one dtype where the operator promotes. What a
+    All are tensors of `kind` in NumPy's memory, of one dtype in what the operator promotes. What a
     view is taken of is an array, no scalar.
     """
-    arrays, dtype, promotes = [], None, op.promotes
+    arrays: list[Array] = []
+    dtype, promotes = None, op.promotes
     for value in inputs:
         if not isinstance(value, kind):
             return None
@@ -82,7 +83,7 @@ def host_arrays(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> list[A
                 return None
             if op.views:
                 array = value._own_array()
-        if promotes and array.dtype is not dtype:
+        if promotes and array.dtype is not dtype and len(arrays) >= op.fixed:
             if dtype is not None or (promotes == "float" and array.dtype.kind != "f"):
                 return None
             dtype = array.dtype

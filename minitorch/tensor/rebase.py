@@ -34,8 +34,8 @@ FREED = -1
 
 _moved: weakref.WeakValueDictionary[int, "Tensor"] = weakref.WeakValueDictionary()
 """The living tensors that have a past, by id."""
-_unrecorded: weakref.WeakValueDictionary[int, "Tensor"] = weakref.WeakValueDictionary()
-"""The living views that are not recorded, by id."""
+_unrecorded: "set[weakref.ref[Tensor]]" = set()
+"""The living views that are not recorded."""
 
 
 def hides_base(tensor: "Tensor") -> bool:
@@ -94,16 +94,17 @@ def can_view(tensor: "Tensor", shape: tuple[int, ...]) -> bool:
 def note_view(view: "Tensor", op: Op, inputs: tuple["Tensor", ...]) -> None:
     """Remember how a view that is not recorded was made, in case its base will be."""
     view.viewing = op, inputs
-    _unrecorded[id(view)] = view
+    _unrecorded.add(weakref.ref(view, _unrecorded.discard))
 
 
 def _record_views(base: "Tensor") -> None:
     """Record the living views of `base`, which has become a recorded value by an update."""
-    for view in list(_unrecorded.values()):
-        if view.viewing and base_of(view)[0] is base:
+    for reference in list(_unrecorded):
+        view = reference()
+        if view is not None and view.viewing and base_of(view)[0] is base:
             view.op, view.inputs = view.viewing
             view.requires_grad = True
-            del _unrecorded[id(view)]
+            _unrecorded.discard(reference)
 
 
 def apply_views(base: Any, path: Path) -> Any:

@@ -113,13 +113,25 @@ def test_elements_along_an_axis_are_picked_and_added_where_the_index_says(
         np.add.at(want, places, source)
         got = given.scatter_add(dim, minitorch.tensor(cut), minitorch.tensor(source))
         assert np.array_equal(got.numpy(), want) and np.array_equal(given.numpy(), x)
+        for number in (None, 3):
+            want = x.copy()
+            want[places] = (
+                source if number is None else number
+            )  # of equal places the last one counts
+            put = minitorch.tensor(source) if number is None else number
+            got = given.scatter(dim, minitorch.tensor(cut), put)
+            assert np.array_equal(got.numpy(), want) and np.array_equal(given.numpy(), x)
 
 
 @pytest.mark.parametrize("wrong", [7, -1, 2**40])
 def test_a_place_that_is_none_is_told_by_picking_and_by_adding(wrong: int) -> None:
     x, index = minitorch.zeros(6, 7), minitorch.zeros(6, 3, dtype=minitorch.int64)
     index[5, 2] = wrong
-    for call in (lambda: x.gather(1, index), lambda: x.scatter_add(1, index, x[:, :3])):
+    for call in (
+        lambda: x.gather(1, index),
+        lambda: x.scatter_add(1, index, x[:, :3]),
+        lambda: x.scatter(1, index, 1),
+    ):
         with pytest.raises(minitorch.errors.AxisError, match=f"index {wrong} is out of bounds"):
             call()
 

@@ -56,6 +56,24 @@ def test_the_median_of_what_is_no_number_is_none(row: list[float]) -> None:
     np.testing.assert_array_equal(ours.median(1).values.numpy(), theirs.median(1).values.numpy())
 
 
+@pytest.mark.parametrize("keepdim", [False, True])
+@pytest.mark.parametrize("name", ["max", "min", "median"])
+def test_one_element_of_each_line_and_its_gradient_are_torchs(name: str, keepdim: bool) -> None:
+    rng = np.random.default_rng(1)
+    for shape in ((), (5,), (4, 6), (3, 1, 4), (30, 20, 9)):
+        numbers = rng.permutation(int(np.prod(shape))).reshape(shape) / 7
+        for dim in range(-1, max(len(shape), 1)):
+            sides = []
+            for lib in (minitorch, torch):
+                x = lib.tensor(numbers, requires_grad=True)
+                values, places = getattr(x, name)(dim, keepdim)
+                (values * values).sum().backward()
+                sides.append([v.numpy() for v in (values.detach(), places, x.grad)])
+                assert lib is torch or np.ndarray in {type(places.array)}
+            for ours, theirs in zip(*sides, strict=True):
+                np.testing.assert_array_equal(ours, theirs, strict=True)
+
+
 def test_what_cannot_be_chosen_is_refused() -> None:
     for count in (-1, 5, 1.5):
         with pytest.raises(ValueError, match=f"got k = {count}, expected 0 to 4"):

@@ -322,6 +322,33 @@ def test_steps_in_memory_are_torchs_for_random_views() -> None:
             assert views[1].stride(-1) == views[1].stride()[-1]
 
 
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_copies_lie_in_memory_as_torchs(order: tuple[int, ...]) -> None:
+    for copy in ("clone", "contiguous"):
+        steps = []
+        for lib in (torch, minitorch):
+            x = lib.arange(60.0).reshape(3, 4, 5).permute(order)
+            copies = [getattr(v, copy)() for v in (x, x[..., ::2])]
+            steps.append([tuple(v.stride()) for v in copies])
+            assert (copies[0] == x).all() and (copies[1] == x[..., ::2]).all()
+        assert steps[0] == steps[1]
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "sign", "erf", "logical_not", "nan_to_num"])
+def test_a_function_of_elements_leaves_them_where_they_are(name: str) -> None:
+    ours, theirs = (getattr(lib.ones(40, 50).t(), name)() for lib in (minitorch, torch))
+    assert tuple(ours.stride()) == theirs.stride()
+
+
+def test_a_turned_matrix_is_seen_under_a_shape_that_takes_its_axes_apart() -> None:
+    x = minitorch.zeros(300, 200)
+    for shape in ((100, 2, 300), (200, -1), (-1, 300), (200, 30, 10)):
+        x.t().reshape(shape).add_(1)
+    x.t().reshape(-1).add_(1)
+    x.t().reshape(300, 200).add_(1)
+    assert (x == 4).all()
+
+
 def test_matrices_are_taken_apart_in_graphs_and_batches_too() -> None:
     x = np.random.default_rng(5).normal(size=(2, 3, 3))
     node = graph.placeholder("float64", [2, 3, 3])

@@ -219,6 +219,11 @@ REFUSED: dict[str, Call] = {
         lib.tensor([True, False]), -np.inf
     ),
     "integers like infinity": lambda lib: lib.full_like(lib.tensor([1, 2]), np.inf),
+    "a tensor full of text": lambda lib: lib.full((2,), "a"),
+    "random numbers like a list": lambda lib: lib.rand_like([1]),
+    "a number put that uint8 cannot hold": lambda lib: lib.zeros(3, dtype=lib.uint8).scatter(
+        0, lib.tensor([1]), 300
+    ),
     "random numbers of integers": lambda lib: lib.rand(2, dtype=lib.int64),
     "view of a transposed matrix": lambda lib: lib.ones(2, 3).t().view(6),
     "view of columns": lambda lib: lib.ones(2, 3)[:, 1:].view(-1),

@@ -31,7 +31,7 @@ from .norms import (
     layer_norm,
     layer_norm_gradient,
 )
-from .places import add_rows, gather, scatter_add
+from .places import add_rows, gather, scatter, scatter_add
 from .planes import PLANES
 from .ranges import range_sums
 from .row_text import RowText
@@ -66,6 +66,7 @@ _KERNELS: dict[str, tuple[int, Callable[[RowText], None]]] = {
     "adam": (5, adam),
     "add_rows": (3, add_rows),
     "gather": (4, gather),
+    "scatter": (4, scatter),
     "scatter_add": (4, scatter_add),
     "range_sums": (4, range_sums),
     **EXTREMES,

@@ -57,6 +57,17 @@ def scatter_add(k: RowText) -> None:
     _each_place(k, add)
 
 
+def scatter(k: RowText) -> None:
+    """out, index, flags, values: out[index[i, j], j] = values[i, j], as in `gather`, in order."""
+    t = k.t
+
+    def put(place: str, element: str) -> None:
+        part = t.emit(f"load {t.scalar}, ptr {t.at(k.bases[3], element, t.scalar)}, align 1")
+        t.do(f"store {t.scalar} {part}, ptr {k.at(0, place)}, align 1")
+
+    _each_place(k, put)
+
+
 def _each_place(k: RowText, use: Callable[[str, str], None]) -> None:
     """Write what is done with each element of the index: its place in x's row, its own number."""
     t = k.t

@@ -65,16 +65,22 @@ class Move(KeepsSpec):
 
 
 class Clone(KeepsSpec):
-    """A copy."""
+    """A copy that lies in memory as what it was made of, or in rows."""
 
     on_arrays = True
     reads_inputs = reads_output = False
     halves = "as they are"
 
+    def __init__(self, in_rows: bool = False) -> None:
+        self.in_rows = in_rows
+
     def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return a new array with the same numbers, in rows."""
-        turned = type(x) is np.ndarray and x.flags.f_contiguous and not x.flags.c_contiguous
-        return rows_of(x, x.shape) if turned else copy_array(x)
+        """Return a new array with the same numbers; what repeats some is copied in rows."""
+        if type(x) is not np.ndarray or x.flags.c_contiguous:
+            return copy_array(x)
+        if not self.in_rows and 0 not in x.strides:
+            return x.copy("K")
+        return rows_of(x, x.shape) if x.flags.f_contiguous else x.copy()
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         return (out_grad,)
@@ -89,6 +95,11 @@ def cast_to(x: Kind, dtype: DTypeLike) -> Kind:
 def clone(x: Kind) -> Kind:
     """Return a copy of `x`, through which gradients flow."""
     return apply(Clone(), x)
+
+
+def copy_in_rows(x: Kind) -> Kind:
+    """Return a copy of `x` whose elements lie in memory in order."""
+    return apply(Clone(in_rows=True), x)
 
 
 def require_floats(name: str, x: Methods) -> None:

@@ -59,11 +59,13 @@ def kernel(dtype: DType, inputs: int | tuple[str, ...], steps: Rows) -> Callable
     return kernels.kernel(Program(dtype.name, kinds, tuple(Step(*step) for step in steps)))
 
 
-def row(xp: Namespace, name: str, plain: Callable[..., Array], *arrays: Any) -> Array:
+def row(
+    xp: Namespace, name: str, plain: Callable[..., Array], *arrays: Any, least: int = FEW
+) -> Array:
     """Return a row of arrays: by a kernel, of few elements by `plain(xp, *arrays)`."""
-    if not fits(xp, *arrays, least=FEW):
+    if not fits(xp, *arrays, least=least):
         return plain(xp, *arrays)
-    return _kernel_of(name, arrays)(*arrays)
+    return in_order(_kernel_of(name, arrays), arrays)
 
 
 def pair(xp: Namespace, name: str, plain: Callable[..., Array], a: Any, b: Any) -> Array:
@@ -178,22 +180,26 @@ def add_rows(into: Array, rows: Array, values: Array) -> bool:
 
 def gather(x: Array, index: Array, dim: int) -> Array | None:
     """Return the elements of `x` at `index` along an axis, by a kernel if it can be."""
+    if type(x) is np.ndarray and x.size <= index.size and not x.flags.c_contiguous:
+        x = allocator.rows_of(x, x.shape)
     if not _fits_places(x, index, dim):
         return None
     out = allocator.empty(index.shape, x.dtype)
     return out if _ran_places("gather", x, index, dim, out) else None
 
 
-def scatter_add(into: Array, index: Array, dim: int, values: Array) -> bool:
-    """Let a kernel add values to `into` at `index` along an axis, if it can; tell whether it did.
+def scattered(name: str, into: Array, index: Array, dim: int, values: Array) -> bool:
+    """Let a kernel, "scatter" or "scatter_add", write values at `index` along an axis, if it can.
 
-    Where a place is none, nothing more may be done with `into`.
+    Returns: whether it did. Where a place is none, nothing more may be done with `into`.
     """
     if values.shape != index.shape or values.dtype != into.dtype:
         return False
+    if name == "scatter" and into.dtype.kind in "iu" and into.itemsize in (4, 8):  # bits alone
+        into, values = (a.view(f"f{a.itemsize}") for a in (into, values))
     if not _fits_places(into, index, dim):
         return False
-    return _ran_places("scatter_add", into, index, dim, np.ascontiguousarray(values))
+    return _ran_places(name, into, index, dim, np.ascontiguousarray(values))
 
 
 def _fits_places(x: Array, index: Array, dim: int) -> bool:
@@ -296,7 +302,7 @@ def _repeats(a: Any, b: Any) -> bool:
     """Tell whether one of two arrays is repeated for the other, which NumPy does row by row."""
     if type(a) is not np.ndarray or type(b) is not np.ndarray or a.shape == b.shape:
         return False
-    alike = a.dtype is b.dtype and a.flags.c_contiguous and b.flags.c_contiguous
+    alike = a.dtype is b.dtype and (a if a.size > b.size else b).flags.c_contiguous
     pairs = zip(a.shape[::-1], b.shape[::-1], strict=False)
     fit = alike and all(n == m or n == 1 or m == 1 for n, m in pairs)
     return fit and a.size > 1 < b.size and compiles(a.dtype)

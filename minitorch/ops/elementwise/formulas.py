@@ -50,7 +50,7 @@ class Formula:
                 return self.function(*values, *numbers)  # type: ignore[no-any-return]
         if as_dtype(dtype).kind != "f":
             return self.function(*values, *numbers)  # type: ignore[no-any-return]
-        return apply(_Applied(self, numbers), *values)
+        return apply(_op_of(self, numbers), *values)
 
 
 class _Applied(Elementwise):
@@ -79,6 +79,11 @@ class _Applied(Elementwise):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _Applied, (self.formula, self.numbers)
+
+
+@functools.lru_cache(256)
+def _op_of(formula: Formula, numbers: Numbers) -> _Applied:
+    return _Applied(formula, numbers)
 
 
 def at_once(function: Callable[..., Any], values: Sequence[Any], numbers: Numbers = ()) -> Any:

@@ -206,9 +206,17 @@ def nan_to_num(
     if dtype.kind != "f":
         return positive(x) if dtype.kind != "b" else x
     largest = finfo(dtype).max
-    x = where(isnan(x), nan, x)
-    x = where(eq(x, math.inf), largest if posinf is None else posinf, x)
-    return where(eq(x, -math.inf), -largest if neginf is None else neginf, x)
+    most, least = largest if posinf is None else posinf, -largest if neginf is None else neginf
+    return _NAN_TO_NUM(x, numbers=(nan, most, least))
+
+
+_NAN_TO_NUM = Formula(
+    "nan_to_num",
+    lambda x, nan, most, least: where(
+        isnan(x), nan, where(eq(x, math.inf), most, where(eq(x, -math.inf), least, x))
+    ),
+    lambda g, x, *_: where(abs(x) < math.inf, g, 0.0),
+)
 
 
 def isclose(

@@ -209,7 +209,7 @@ atanh = _float_row(
 _SLOPE = 2.0 / math.sqrt(math.pi)
 erf = _float_row(
     "erf",
-    lambda xp, x: compiled.row(xp, "erf", erf_array, x),
+    lambda xp, x: compiled.row(xp, "erf", erf_array, x, least=1),
     lambda g, x, y: g * exp(x * -x) * _SLOPE,
     "The error function.",
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays import allocator
 from ...arrays.library import Array, Namespace, as_dtype, cast, dtype_of, native_device_of
 from ...errors import AxisError, DTypeError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
@@ -73,10 +74,15 @@ class Picked(OfClasses):
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
         safe, counts, n = select_counted_rows(xp, index, x.shape[1], self.ignore_index, self.name)
-        picked = -x[_places(xp, x, safe)]
+        flat = type(x) is np.ndarray and x.ndim == 2 and x.flags.c_contiguous
+        picked: Array = -(x.take(_first_places(x) + safe) if flat else x[_places(xp, x, safe)])
         if counts is not None:
             picked = xp.where(counts, picked, xp.zeros_like(picked))
-        return cast(xp.sum(picked) / n, dtype_of(x)) if self.mean else picked
+        if not self.mean:
+            return picked
+        total = np.add.reduce(picked, None) if xp is np else xp.sum(picked)
+        mean: Array = cast(total / n, dtype_of(x))
+        return mean
 
     def infer(self, *specs: Spec) -> Spec:
         return Spec(() if self.mean else specs[1].shape, specs[0].dtype)
@@ -97,17 +103,27 @@ class PickedGrad(KeepsSpec, OfClasses):
         self.mean = mean
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
+        """Return the gradient of the log-probabilities."""
         safe, counts, n = select_counted_rows(xp, index, x.shape[1], self.ignore_index)
-        into: Array = xp.zeros_like(x)
         share = -g / n if self.mean else -g
-        into[_places(xp, x, safe)] = (
-            share if counts is None else xp.where(counts, share, xp.zeros_like(share))
-        )
+        if counts is not None:
+            share = xp.where(counts, share, xp.zeros_like(share))
+        if xp is np and x.ndim == 2:
+            into = allocator.zeros(x.shape, x.dtype)
+            into.reshape(-1)[_first_places(x) + safe] = share
+            return into
+        into = xp.zeros_like(x)
+        into[_places(xp, x, safe)] = share
         return into
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """By g what is picked of the gradient; by x nothing."""
         return None, None, apply(Picked(self.ignore_index, self.mean), out_grad, node.inputs[1])
+
+
+def _first_places(x: Array) -> Array:
+    """Return where the rows of a matrix begin."""
+    return np.arange(0, x.size, x.shape[1] or 1)
 
 
 def _places(xp: Namespace, x: Array, index: Array) -> tuple[Array, ...]:

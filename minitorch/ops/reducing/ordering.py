@@ -5,6 +5,7 @@ order come from `gather`.
 """
 
 import builtins
+import functools
 import math
 from typing import Any, Generic, NamedTuple
 
@@ -13,16 +14,15 @@ import numpy as np
 from ...arrays.library import Array, Namespace, as_dtype, cast, dtype_of, int64
 from ...arrays.shapes import axis, drop_axes
 from ...errors import ArgumentError, AxisError, ShapeError
-from ...op import Flat, Kind, Spec, apply
+from ...op import Flat, Gradients, Kind, Methods, Spec, apply
 from ..elementwise import compiled
-from ..elementwise.binary import maximum, minimum, where
+from ..elementwise.binary import maximum, minimum
 from ..elementwise.casting import clone
-from ..elementwise.logic import isnan
-from ..shaping.gathering import gather
+from ..shaping.gathering import Gather, GatherGrad
 from ..shaping.indexing import narrow
 from ..shaping.joining import cat
-from ..shaping.movement import AlongDim, remove_axes, reshape
-from .reduction import ExtremeOrNaN, any, extreme
+from ..shaping.movement import AlongDim, insert_axes, remove_axes, reshape
+from .reduction import ExtremeOrNaN, extreme
 from .sorting import order
 
 
@@ -51,7 +51,11 @@ class PositionOfExtreme(Position):
 
 
 class ArgExtreme(PositionOfExtreme):
-    """The first position of the largest or smallest element; the axis stays as size 1."""
+    """The first position of the largest or smallest element."""
+
+    def __init__(self, dim: int, largest: bool, keepdim: bool = True) -> None:
+        super().__init__(dim, largest)
+        self.keepdim = keepdim
 
     @property
     def name(self) -> str:
@@ -60,17 +64,58 @@ class ArgExtreme(PositionOfExtreme):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         if type(x) is np.ndarray:
-            at: Array = (x.argmax if self.largest else x.argmin)(self.dim, keepdims=True)
-            return at
-        find = xp.argmax if self.largest else xp.argmin
-        return find(_numbers(x), axis=self.dim, keepdims=True)
+            find = x.argmax if self.largest else x.argmin
+            return np.asarray(find(self.dim, keepdims=self.keepdim))
+        at: Array = (xp.argmax if self.largest else xp.argmin)(
+            _numbers(x), axis=self.dim, keepdims=self.keepdim
+        )
+        return at
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec(drop_axes(specs[0].shape, (self.dim,), True), int64)
+        return Spec(drop_axes(specs[0].shape, (self.dim,), self.keepdim), int64)
 
 
 def _numbers(x: Array) -> Array:
     return cast(x, int64) if dtype_of(x).kind == "b" else x
+
+
+class ElementAt(AlongDim):
+    """The element at one position of each line along an axis; the axis goes, or stays as size 1."""
+
+    reads_indices = True
+    reads_output = False
+    name = "gather"
+
+    def __init__(self, dim: int, keepdim: bool) -> None:
+        super().__init__(dim)
+        self.keepdim = keepdim
+
+    def compute(self, xp: Namespace, x: Array, places: Array) -> Array:
+        """Return the elements; `places` has the shape of the result."""
+        if type(x) is np.ndarray and x.size <= compiled.SEVERAL:
+            firsts, apart = _lines(x.shape, self.dim)
+            flat = firsts.reshape(places.shape) + places * apart
+            return np.asarray(x.take(flat))
+        index = places.reshape(drop_axes(x.shape, (self.dim,), True))  # type: ignore[arg-type]
+        return Gather(self.dim).compute(xp, x, index).reshape(places.shape)
+
+    def infer(self, *specs: Spec) -> Spec:
+        return Spec(specs[1].shape, specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return zeros with the gradient at the positions."""
+        x, places = node.inputs
+        if not self.keepdim:
+            places, out_grad = (insert_axes(v, (self.dim,)) for v in (places, out_grad))
+        return apply(GatherGrad(self.dim), x, places, out_grad), None
+
+
+@functools.lru_cache(64)
+def _lines(shape: tuple[int, ...], dim: int) -> tuple[Array, int]:
+    """Return the number of the first element of each line along an axis, and how far two lie."""
+    numbers = np.arange(math.prod(shape)).reshape(shape)
+    firsts: Any = numbers.take(0, dim)
+    return firsts, math.prod(shape[dim + 1 :])
 
 
 class Median(ExtremeOrNaN):
@@ -88,6 +133,23 @@ class Median(ExtremeOrNaN):
         last = ordered[-1:]
         middle = ordered[-1] if xp.any(last != last) else ordered[place]
         return cast(middle, dtype_of(x))
+
+
+class ArgMedian(ArgExtreme):
+    """The first position of the lower median along an axis; of a NaN where there is one."""
+
+    name = "median"
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        lead, last = (slice(None),) * self.dim, x.shape[self.dim] - 1
+        middle = last // 2
+        if xp is np:
+            ordered = np.partition(x, (middle, last), axis=self.dim)
+        else:
+            ordered = xp.sort(_numbers(x), axis=self.dim)
+        median, top = (ordered[(*lead, slice(i, i + 1))] for i in (middle, last))
+        median = xp.where(top == top, median, top)  # of numbers of which one is NaN, NaN
+        return super().compute(xp, (x == median) | (x != x))
 
 
 class ArgSort(Position):
@@ -149,46 +211,52 @@ def along(x: Kind, dim: int, name: str) -> tuple[Kind, int]:
     return (x, d) if x.shape else (reshape(x, 1), 0)
 
 
-def _take(x: Kind, row: Kind, d: int, places: Kind, keepdim: bool = True) -> ValuesAndIndices[Kind]:
+def _take(x: Kind, row: Kind, d: int, places: Kind) -> ValuesAndIndices[Kind]:
     """Return the elements of `row`, which is `x` with an axis at least, at these places."""
-    values = gather(row, d, places)
-    if keepdim and x.shape:
+    values = apply(Gather(d), row, places)
+    if x.shape:
         return ValuesAndIndices(values, places)
     return ValuesAndIndices(remove_axes(values, (d,)), remove_axes(places, (d,)))
 
 
-def _extreme(x: Kind, dim: int, name: str, largest: bool) -> tuple[Kind, int, Kind]:
+def _chosen(x: Kind, dim: int, keepdim: bool, name: str, largest: bool) -> tuple[Kind, int, Kind]:
+    """Return `x` with an axis at least, the number of the axis `dim`, and a place on each line."""
     row, d = along(x, dim, name)
     if row.shape[d] == 0:
         raise AxisError(f"{name}: no element to choose on axis {d} of shape {tuple(x.shape)}.")
-    return row, d, apply(ArgExtreme(d, largest), row)
+    op = ArgMedian if name == "median" else ArgExtreme
+    return row, d, apply(op(d, largest, keepdim and bool(x.shape)), row)
 
 
-def _best(x: Kind, dim: Any, keepdim: bool, largest: bool) -> Any:
+def _best(x: Kind, dim: int, keepdim: bool, name: str, largest: bool) -> ValuesAndIndices[Kind]:
+    row, d, places = _chosen(x, dim, keepdim, name, largest)
+    return ValuesAndIndices(apply(ElementAt(d, keepdim and bool(x.shape)), row, places), places)
+
+
+def _largest(x: Kind, dim: Any, keepdim: bool, largest: bool) -> Any:
     if dim is None:
         return extreme(x, None, False, ExtremeOrNaN, largest)
     if hasattr(dim, "dtype"):
         return maximum(x, dim) if largest else minimum(x, dim)
-    return _take(x, *_extreme(x, dim, "max" if largest else "min", largest), keepdim)
+    return _best(x, dim, keepdim, "max" if largest else "min", largest)
 
 
 def max(x: Kind, dim: object = None, keepdim: bool = False) -> Any:
     """Return the largest element; with `dim` also where it is; of two values, the larger."""
-    return _best(x, dim, keepdim, True)
+    return _largest(x, dim, keepdim, True)
 
 
 def min(x: Kind, dim: object = None, keepdim: bool = False) -> Any:
     """Return the smallest element; with `dim` also where it is; of two values, the smaller."""
-    return _best(x, dim, keepdim, False)
+    return _largest(x, dim, keepdim, False)
 
 
 def _position(x: Kind, dim: int | None, keepdim: bool, largest: bool) -> Kind:
-    row = reshape(x, -1) if dim is None else x
     name = "argmax" if largest else "argmin"
-    _, d, places = _extreme(row, 0 if dim is None else dim, name, largest)
-    if dim is None:
-        return reshape(places, (1,) * len(x.shape) if keepdim else ())
-    return places if keepdim and x.shape else remove_axes(places, (d,))
+    if dim is not None:
+        return _chosen(x, dim, keepdim, name, largest)[2]
+    place = _chosen(reshape(x, -1), 0, False, name, largest)[2]
+    return reshape(place, (1,) * len(x.shape)) if keepdim else place
 
 
 def argmax(x: Kind, dim: int | None = None, keepdim: bool = False) -> Kind:
@@ -228,6 +296,8 @@ def topk(
     size = row.shape[d]
     if not isinstance(k, int | np.integer) or not 0 <= k <= size:
         raise ArgumentError(f"topk: got k = {k}, expected 0 to {size}, the size of axis {d}.")
+    if k == 1 and largest:
+        return _best(x, dim, True, "topk", True)
     return _take(x, row, d, apply(ArgSort(d, largest, k), row))
 
 
@@ -239,17 +309,12 @@ def median(x: Kind, dim: int | None = None, keepdim: bool = False) -> Any:
     Raises:
         AxisError: there is none.
     """
-    row, d = (reshape(x, -1), 0) if dim is None else along(x, dim, "median")
-    if row.shape[d] == 0:
-        raise AxisError(f"median: no element on axis {d} of shape {tuple(x.shape)}.")
-    if dim is None:
-        return apply(Median(), row)
-    middle = (row.shape[d] - 1) // 2
-    place = narrow(apply(ArgSort(d, False, middle + 1), row), d, middle, 1)
-    if as_dtype(row.dtype).kind == "f":
-        has_nan = any(isnan(row), d, keepdim=True)
-        place = where(has_nan, apply(ArgExtreme(d, True), row), place)
-    return _take(x, row, d, place, keepdim)
+    if dim is not None:
+        return _best(x, dim, keepdim, "median", True)
+    row = reshape(x, -1)
+    if row.shape[0] == 0:
+        raise AxisError(f"median: no element in shape {tuple(x.shape)}.")
+    return apply(Median(), row)
 
 
 def cummax(x: Kind, dim: int) -> ValuesAndIndices[Kind]:

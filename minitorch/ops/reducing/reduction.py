@@ -26,6 +26,7 @@ from ...errors import AxisError
 from ...op import Flat, Gradients, Kind, Methods, Op, Spec, apply
 from ..elementwise.binary import where
 from ..elementwise.casting import cast_to, require_floats
+from ..elementwise.formulas import Formula
 from ..elementwise.logic import isnan
 from ..elementwise.unary import exp, ones_like
 from ..shaping.broadcasting import expand_to
@@ -35,6 +36,7 @@ _add: Callable[..., Array] = np.add.reduce
 Dims: TypeAlias = int | Sequence[int] | None
 LARGE = 2**12  # elements, from which on a sum by a product is worth its preparation
 LONG = 2**12  # numbers of a row, up to which BLAS's sums in registers round no more than a tree
+PIECE = 2**10  # numbers of a longer row, whose sums are added up pairwise
 SHORT = 2**6  # numbers behind the axes of a sum, below which NumPy's calls for each run cost most
 
 
@@ -64,6 +66,18 @@ def _sums_between(x: Array, dims: tuple[int, ...]) -> Array | None:
     return np.ascontiguousarray(sums.transpose(sorted(range(len(left)), key=left.__getitem__)))
 
 
+def _sums_of_runs(rows: Array, dtype: DType) -> Array:
+    """Return the sum of each row of a contiguous array; of long ones piece by piece, by BLAS."""
+    size = rows.shape[-1]
+    if size <= PIECE or rows.dtype.char not in "fd":
+        return _add(rows, axis=-1, dtype=dtype)
+    whole = size // PIECE * PIECE
+    pieces = rows[..., :whole].reshape(*rows.shape[:-1], -1, PIECE)
+    sums = _add(np.vecdot(pieces, np.ones(PIECE, rows.dtype)), axis=-1)
+    total: Array = sums + _add(rows[..., whole:], axis=-1)
+    return total
+
+
 class Reduction(Op):
     """Reduce the axes `dims`, all of them in range, to one element each."""
 
@@ -78,17 +92,19 @@ class Reduction(Op):
     def total(self, x: Array, dtype: DType) -> Array:
         """Return the sum of a NumPy array along the axes; the last ones as one."""
         dims, rank = self.dims, x.ndim
+        if len(dims) == rank and x.flags.f_contiguous:
+            x = x.T
         if dims == (rank - 1,) and x.size >= LARGE and x.dtype.char in "fd" and is_short(x):
             rows: Array = np.vecdot(x, np.ones(x.shape[-1], x.dtype))
             return rows[..., None] if self.keepdim else rows
-        if len(dims) < 2 or not x.size:
+        if not x.size or (len(dims) < 2 and (dims != (rank - 1,) or x.shape[-1] <= LONG)):
             return _add(x, axis=dims, keepdims=self.keepdim, dtype=dtype)
         if dims != tuple(range(rank - len(dims), rank)) or not x.flags.c_contiguous:
             sums = _sums_between(x, dims) if x.dtype.char in "fd" and x.size >= LARGE else None
             if sums is None:
                 return _add(x, axis=dims, keepdims=self.keepdim, dtype=dtype)
         else:
-            sums = _add(x.reshape(*x.shape[: dims[0]], -1), axis=-1, dtype=dtype)
+            sums = _sums_of_runs(x.reshape(*x.shape[: dims[0]], -1), dtype)
         if not self.keepdim:
             return sums
         return sums.reshape([1 if d in dims else n for d, n in enumerate(x.shape)])
@@ -169,8 +185,14 @@ class LogSumExp(Reduction):
             return xp.sum(x, axis=self.dims, keepdims=self.keepdim) - math.inf
         top = xp.max(x, axis=self.dims, keepdims=True)
         top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
-        total = xp.log(xp.sum(xp.exp(x - top), axis=self.dims, keepdims=True)) + top
-        return total if self.keepdim else xp.squeeze(total, axis=self.dims)
+        shape: Any = drop_axes(x.shape, self.dims, self.keepdim)
+        if xp is np:
+            away = np.asarray(x - top)
+            parts = Sum(self.dims, True).total(np.exp(away, out=away), x.dtype)
+        else:
+            parts = xp.sum(xp.exp(x - top), axis=self.dims, keepdims=True)
+        logarithms: Array = xp.log(parts) + top
+        return logarithms.reshape(shape)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the softmax of the elements, times the gradient."""
@@ -187,8 +209,13 @@ def sum(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = 
 
 def nansum(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Kind:
     """Return the sum along `dim` of what is not NaN."""
-    numbers: Kind = where(x == x, x, 0)
-    return sum(numbers, dim, keepdim, dtype=dtype)
+    known = _NAN_AS_0(x) if as_dtype(x.dtype).kind == "f" else x
+    return sum(known, dim, keepdim, dtype=dtype)
+
+
+_NAN_AS_0 = Formula(
+    "nan_as_0", lambda x: where(isnan(x), 0.0, x), lambda g, x: where(isnan(x), 0.0, g)
+)
 
 
 def extreme(x: Kind, dim: Dims, keepdim: bool, kind: type[Extreme], largest: bool) -> Kind:

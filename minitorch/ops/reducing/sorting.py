@@ -38,9 +38,10 @@ def order(x: Array, dim: int, descending: bool, count: int | None = None) -> Arr
 
 def _stable(rows: Array, descending: bool) -> Array:
     if not descending:
-        return np.argsort(rows, axis=-1, kind="stable")
-    backwards = np.argsort(rows[..., ::-1], axis=-1, kind="stable")
-    return rows.shape[-1] - 1 - backwards[..., ::-1]
+        return rows.argsort(axis=-1, kind="stable")
+    backwards = rows[..., ::-1].argsort(axis=-1, kind="stable")
+    places: Array = rows.shape[-1] - 1 - backwards[..., ::-1]
+    return places
 
 
 def _ranks(rows: Array, descending: bool) -> Array:

@@ -77,7 +77,7 @@ def _add_each(into: Array, numbers: Array, values: Array, lead: int, length: int
     shape = (lead, numbers.size, length)
     index = np.broadcast_to(numbers.reshape(-1, 1), shape)
     part = np.ascontiguousarray(values, into.dtype).reshape(shape)
-    return compiled.scatter_add(into.reshape(lead, -1, length), index, 1, part)
+    return compiled.scattered("scatter_add", into.reshape(lead, -1, length), index, 1, part)
 
 
 def row_numbers(arrays: Sequence[Any], sizes: Sequence[int]) -> Array | None:
@@ -92,13 +92,15 @@ def row_numbers(arrays: Sequence[Any], sizes: Sequence[int]) -> Array | None:
         if not array.size:
             return None
         places = array if array.dtype == int64 else array.astype(int64)
-        if not _inside(places, size):
+        if not inside(places, size):
             places = np.where(places < 0, places + size, places)
-            if not _inside(places, size):
+            if not inside(places, size):
                 return None
         numbers = places if numbers is None else numbers * size + places
     return numbers  # type: ignore[no-any-return]
 
 
-def _inside(places: Array, size: int) -> bool:
-    return bool(np.ascontiguousarray(places).view(np.uint64).max() < size)  # below 0 is huge
+def inside(places: Array, size: int) -> bool:
+    """Tell whether all of some places are in range(size), which has one at least."""
+    whole = np.ascontiguousarray(places).view(np.uint64)  # what is below 0 is huge
+    return bool(whole.max(initial=0) < size)

@@ -8,7 +8,18 @@ from typing import Any
 import numpy as np
 
 from ...arrays import allocator
-from ...arrays.library import Array, DType, Namespace, as_dtype, cast, check_fits, copy_array, int64
+from ...arrays.library import (
+    Array,
+    DType,
+    Namespace,
+    as_dtype,
+    cast,
+    check_fits,
+    copy_array,
+    dtype_of,
+    int64,
+    native_device_of,
+)
 from ...arrays.shapes import axis, broadcast, is_known, numel
 from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ...op import Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
@@ -17,7 +28,7 @@ from ..elementwise.binary import where
 from ..elementwise.casting import cast_to
 from ..elementwise.logic import ne
 from ..elementwise.unary import ones_like, zeros_like
-from .adding import add_at, row_numbers
+from .adding import add_at, inside, row_numbers
 from .indexing import ARRAY, PlaceAdd, Take, getitem, narrow, place_pattern
 from .movement import AlongDim, expand, reshape
 
@@ -56,6 +67,7 @@ class Gather(AlongDim):
     name = "gather"
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
+        """Return the picked elements."""
         by_kernel: Array | None = compiled.gather(x, index, self.dim) if xp is np else None
         if by_kernel is not None:
             return by_kernel
@@ -80,7 +92,8 @@ class GatherGrad(KeepsSpec, AlongDim):
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
-        return add_along(xp, xp.zeros_like(x), index, self.dim, g)
+        zeros = allocator.zeros(x.shape, x.dtype) if xp is np else xp.zeros_like(x)
+        return add_along(xp, zeros, index, self.dim, g)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """By g the picked elements of the gradient; by x nothing."""
@@ -89,7 +102,7 @@ class GatherGrad(KeepsSpec, AlongDim):
 
 def add_along(xp: Namespace, into: Array, index: Array, dim: int, values: Array) -> Array:
     """Return `into`, an array of one's own, with values added along an axis."""
-    if xp is np and compiled.scatter_add(into, index, dim, values):
+    if xp is np and compiled.scattered("scatter_add", into, index, dim, values):
         return into
     return add_at(into, grid(xp, index, dim), values)
 
@@ -112,15 +125,27 @@ class ScatterAdd(KeepsSpec, AlongDim):
 
 
 class Scatter(KeepsSpec, AlongDim):
-    """`x` with `source` put at the places of `index` along one axis."""
+    """`x` with `source`, or `number` without one, put at the places of `index` along one axis."""
 
     reads_indices = True
     reads_output = False
     name = "scatter"
 
-    def compute(self, xp: Namespace, x: Array, index: Array, source: Array) -> Array:
+    def __init__(self, dim: int, number: float = 0.0) -> None:
+        super().__init__(dim)
+        self.number = number
+
+    def compute(self, xp: Namespace, x: Array, index: Array, *source: Array) -> Array:
+        """Return a copy of `x` with those elements replaced."""
         out = copy_array(x)
-        places, cut = grid(xp, index, self.dim), source[tuple(slice(0, n) for n in index.shape)]
+        if source:
+            cut = source[0][tuple(slice(0, n) for n in index.shape)]
+        else:
+            number = np.asarray(self.number).astype(dtype_of(x)).item()
+            cut = xp.full(index.shape, number, dtype=x.dtype, **native_device_of(x))
+        if xp is np and compiled.scattered("scatter", out, index, self.dim, cut):
+            return out
+        places = grid(xp, index, self.dim)
         flat = _flat(out, places)
         if flat is None:
             out[places] = cut
@@ -130,10 +155,9 @@ class Scatter(KeepsSpec, AlongDim):
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """What was overwritten gets no gradient; the source gets it instead."""
-        _, index, source = node.inputs
-        nothing = zeros_like(apply(Gather(self.dim), out_grad, index))
-        by_x = apply(self, out_grad, index, nothing)
-        return by_x, None, _share(out_grad, self.dim, index, source)
+        _, index, *sources = node.inputs
+        by_x = apply(Scatter(self.dim), out_grad, index)
+        return by_x, None, *(_share(out_grad, self.dim, index, source) for source in sources)
 
 
 def _share(out_grad: Kind, dim: int, index: Methods, source: Methods) -> Kind:
@@ -160,7 +184,7 @@ def check_index(name: str, x: Methods, dim: int, index: Kind, source: Methods | 
     shapes = [tuple(x.shape)] + ([tuple(source.shape)] if source is not None else [])
     have = tuple(index.shape)
     for k, shape in enumerate(shapes):
-        if not is_known(shape) or not is_known(have):
+        if have == shape or not is_known(shape) or not is_known(have):
             continue
         fits = len(have) == len(shape) and all(
             n <= m for i, (n, m) in enumerate(zip(have, shape, strict=True)) if i != d or k
@@ -219,6 +243,9 @@ def scatter(
         ArgumentError: `reduce` is not None, "add" or "multiply".
     """
     values = value if src is None else src
+    if isinstance(values, int | float) and reduce is None and x.shape and index.shape:
+        check_fits("scatter", values, as_dtype(x.dtype))
+        return apply(Scatter(check_index("scatter", x, dim, index), values), x, index)
     if values is None or isinstance(values, int | float):
         there = zeros_like(gather(x, dim, zeros_like(index))) if x.shape else x * 0
         values = there + values
@@ -334,11 +361,12 @@ class OneHot(Flat):
     def compute(self, xp: Namespace, index: Array) -> Array:
         """Return the zeros and ones, of shape (*index.shape, num_classes)."""
         if xp is np:
-            out = allocator.empty((*index.shape, self.num_classes), self.dtype)
-            out.fill(0)
+            out = allocator.zeros((*index.shape, self.num_classes), self.dtype)
             classes = np.ascontiguousarray(index.reshape(-1), np.int64)
-            is_class = classes.view(np.uint64) < self.num_classes  # what is below 0 is huge
-            out.reshape(-1)[(np.arange(index.size) * self.num_classes + classes)[is_class]] = 1
+            places = np.arange(index.size) * self.num_classes + classes
+            if not inside(classes, self.num_classes):
+                places = places[classes.view(np.uint64) < self.num_classes]  # below 0 is huge
+            out.reshape(-1)[places] = 1
             return out
         classes = xp.arange(self.num_classes, device=index.device)
         return cast(index[..., None] == classes, self.dtype)
@@ -357,6 +385,8 @@ def one_hot(index: Any, num_classes: int = -1) -> Any:
         num_classes = int(index.max().item()) + 1
     array = getattr(index, "array", None)
     if array is not None and numel(tuple(index.shape)):
+        if type(array) is np.ndarray and array.dtype == int64 and inside(array, num_classes):
+            return apply(OneHot(num_classes), index)
         low, high = int(array.min()), int(array.max())
         if low < 0 or high >= num_classes:
             raise AxisError(

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays import allocator
 from ...arrays.library import (
     Array,
     Index,
@@ -53,6 +54,7 @@ class Slice(Op):
         return Spec(infer_sliced_shape(specs[0].shape, self.index), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return zeros with the gradient in the slice."""
         return (place_pattern(out_grad, self.index, (), node.inputs[0]),)
 
 
@@ -123,11 +125,12 @@ class Take(Op):
 
 def _pick(x: Array, index: tuple[Any, ...]) -> Array:
     """Return x[index]; of NumPy, by integers along one axis, in half the time and less."""
-    if type(x) is np.ndarray and x.flags.c_contiguous:
+    if type(x) is np.ndarray:
         arrays = [(d, item) for d, item in enumerate(index) if type(item) is np.ndarray]
         if len(arrays) == 1:
             ((d, places),) = arrays
-            if places.dtype.kind == "i" and x.shape[d]:  # of nothing, indexing says what is wrong
+            pays = x.flags.c_contiguous or places.size >= x.shape[d]  # else `take` copies it first
+            if pays and places.dtype.kind == "i" and x.shape[d]:  # of nothing, indexing complains
                 return x.take(places, d)
     picked: Array = x[index]
     return picked
@@ -146,7 +149,10 @@ class PlaceAdd(Op):
         shape, indices = (
             (tuple(rest[-1].shape), rest[:-1]) if self.shape is None else (self.shape, rest)
         )
-        out = xp.zeros(shape, dtype=values.dtype, **native_device_of(values))
+        if xp is np:
+            out = allocator.zeros(shape, values.dtype)
+        else:
+            out = xp.zeros(shape, dtype=values.dtype, **native_device_of(values))
         if not indices:
             out[self.pattern] = values
             return out
@@ -191,9 +197,10 @@ def locate(x: Array, pattern: tuple[Any, ...], arrays: tuple[Any, ...]) -> tuple
 
     Returns: the index is () where integers, slices and None are all there is.
     """
-    if len(pattern) == len(arrays) <= x.ndim and all(a.shape for a in arrays):
-        return x, arrays
     supply = iter(arrays)
+    plain = len(pattern) <= x.ndim and all(item in (ARRAY, _WHOLE) for item in pattern)
+    if plain and all(a.shape for a in arrays):
+        return x, tuple([next(supply) if item == ARRAY else item for item in pattern])
     full = [next(supply) if item is ARRAY or item == ARRAY else item for item in pattern]
     rest = len(x.shape) - sum(_axes_used(item) for item in full)
     if rest < 0:

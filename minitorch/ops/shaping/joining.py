@@ -4,16 +4,17 @@ import builtins
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from ...arrays.allocator import rows_of
 from ...arrays.library import Array, Namespace, as_dtype
 from ...arrays.promotion import promote_types
 from ...arrays.shapes import axis
 from ...errors import ArgumentError, DTypeError, ShapeError
-from ...op import Gradients, Kind, Methods, Spec, apply
+from ...op import Gradients, Kind, Methods, Spec, Value, apply
 from ..elementwise.casting import cast_to
 from .indexing import Slice, narrow
 from .movement import AlongDim, insert_axes, reshape, sizes
@@ -52,12 +53,13 @@ class Cat(AlongDim):
                 )
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        shares, start = [], 0
-        for source, wanted in zip(node.inputs, node.wants, strict=True):
-            size = source.shape[self.dim]
-            shares.append(narrow(out_grad, self.dim, start, size) if wanted else None)
-            start += size
-        return shares
+        """Each input gets its part of the gradient."""
+        ends = itertools.accumulate([x.shape[self.dim] for x in node.inputs], initial=0)
+        parts = _pieces(self.dim, tuple(itertools.pairwise(ends)))
+        return [
+            apply(part, out_grad) if wanted else None
+            for part, wanted in zip(parts, node.wants, strict=True)
+        ]
 
 
 class Stack(AlongDim):
@@ -69,6 +71,9 @@ class Stack(AlongDim):
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the arrays joined; of NumPy's as along the axis that is there, which is faster."""
         d, shape = self.dim, arrays[0].shape
+        if xp is np and d == 1 == len(shape):
+            turned: Array = np.concatenate(arrays)
+            return rows_of(turned.reshape(len(arrays), *shape).T, (*shape, len(arrays)))
         if xp is not np or d == len(shape):
             return xp.stack(arrays, axis=d)
         joined: Array = np.concatenate(arrays, axis=d)
@@ -106,15 +111,18 @@ def cat(tensors: Sequence[Kind], dim: int = 0) -> Kind:
     for value in values:
         if not hasattr(value, "shape"):
             raise DTypeError(f"cat: got a {type(value).__name__}, expected tensors only.")
-    if not all(value.shape for value in values):
+    shapes = [value.shape for value in values]
+    ranks = [*map(len, shapes)]
+    if 0 in ranks:
         raise ShapeError("cat: got a 0-d value, expected at least 1 axis. Use stack.")
     dtypes = [value.dtype for value in values]
     if dtypes.count(dtypes[0]) < len(dtypes):
         dtype = functools.reduce(promote_types, map(as_dtype, dtypes))
         values = [cast_to(value, dtype) for value in values]
-    rank = builtins.max(len(value.shape) for value in values)
-    nonempty = [value for value in values if rank == 1 or tuple(value.shape) != (0,)]
-    return apply(Cat(axis(dim, rank, "cat")), *nonempty)
+    rank = builtins.max(ranks)
+    if rank > 1 in ranks:  # an empty vector is nothing beside what has more axes
+        values = [v for v, shape in zip(values, shapes, strict=True) if tuple(shape) != (0,)]
+    return apply(Cat(axis(dim, rank, "cat")), *values)
 
 
 def stack(tensors: Sequence[Kind], dim: int = 0) -> Kind:
@@ -163,12 +171,24 @@ def split(x: Kind, split_size: int | Sequence[int], dim: int = 0) -> tuple[Kind,
             raise ShapeError(f"split: got size {split_size}, expected 1 or more.")
         count = builtins.max(1, math.ceil(total / split_size) if split_size else 1)
         starts = [i * split_size for i in range(count)]
-        return tuple(narrow(x, d, s, builtins.min(split_size, total - s)) for s in starts)
+        return _cut(x, d, [(s, builtins.min(s + split_size, total)) for s in starts])
     pieces = [int(size) for size in split_size]
     if builtins.sum(pieces) != total or builtins.min(pieces, default=0) < 0:
         raise ShapeError(f"split: sizes do not add up: got {pieces} for axis {d} of size {total}.")
-    starts = [builtins.sum(pieces[:i]) for i in range(len(pieces))]
-    return tuple(narrow(x, d, s, n) for s, n in zip(starts, pieces, strict=True))
+    ends = itertools.accumulate(pieces, initial=0)
+    return _cut(x, d, itertools.pairwise(ends))
+
+
+def _cut(x: Kind, dim: int, bounds: Iterable[tuple[int, int]]) -> tuple[Kind, ...]:
+    """Return the slices of `x` between these positions on an axis."""
+    return tuple([apply(part, x) for part in _pieces(dim, tuple(bounds))])
+
+
+@functools.lru_cache(64)
+def _pieces(dim: int, bounds: tuple[tuple[int, int], ...]) -> list[Slice]:
+    """Return the operators that take these slices along an axis."""
+    before = (slice(None),) * dim
+    return [Slice((*before, slice(start, stop))) for start, stop in bounds]
 
 
 def chunk(x: Kind, chunks: int, dim: int = 0) -> tuple[Kind, ...]:
@@ -202,12 +222,14 @@ def tensor_split(x: Kind, indices_or_sections: object, dim: int = 0) -> tuple[Ki
         cut = [i * (total // cut) + builtins.min(i, total % cut) for i in range(1, cut)]
     bounds = [0, *sizes((cut,)), total]
     places = [slice(a, b).indices(total)[:2] for a, b in itertools.pairwise(bounds)]
-    return tuple(narrow(x, d, a, builtins.max(b - a, 0)) for a, b in places)
+    return _cut(x, d, [(a, builtins.max(a, b)) for a, b in places])
 
 
 def unbind(x: Kind, dim: int = 0) -> tuple[Kind, ...]:
     """Return the slices along `dim`, without that axis."""
     d = axis(dim, len(x.shape), "unbind")
+    if isinstance(x, Value):  # as `apply` does, for each of what may be many
+        return tuple([x._apply(part, (x,)) for part in _slices(d, x.shape[d])])
     return tuple([apply(part, x) for part in _slices(d, x.shape[d])])
 
 

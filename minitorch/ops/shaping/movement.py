@@ -1,16 +1,19 @@
 """Shapes rearranged: the same elements elsewhere, or repeated. Most results are views."""
 
 import builtins
+import operator
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
+from ...arrays.allocator import rows_of
 from ...arrays.library import Array, Namespace, copy_array
-from ...arrays.shapes import Shape, axes, axis, broadcast, fill_in, is_known, numel
+from ...arrays.shapes import Shape, axes, axis, broadcast, fill_in, is_known, numel, stretches
 from ...errors import GraphError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, Value, apply
-from ..elementwise.casting import clone
+from ..elementwise.casting import copy_in_rows
 from .broadcasting import ExpandTo
 
 
@@ -40,7 +43,13 @@ class Reshape(Movement):
         self.shape = shape
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        return arrays[0].reshape(tuple(arrays[1].shape) if self.shape is None else self.shape)
+        """Return a view, or a copy where none has this shape: of a turned matrix by blocks."""
+        x, shape = arrays[0], tuple(arrays[1].shape) if self.shape is None else self.shape
+        if type(x) is np.ndarray and x.ndim == 2 and not x.flags.c_contiguous:
+            full = fill_in(shape, x.size, "reshape")
+            if x.flags.f_contiguous and x.shape[0] not in accumulate(full, operator.mul):
+                return rows_of(x, shape)
+        return x.reshape(shape)
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the new shape, its -1 filled in."""
@@ -92,7 +101,8 @@ class Axes(Movement):
         raise NotImplementedError(f"{self.name} does not say what it makes of a shape.")
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        return xp.reshape(x, self.resize(x.shape))
+        shape: Any = self.resize(x.shape)
+        return x.reshape(shape)
 
     def infer(self, *specs: Spec) -> Spec:
         return Spec(self.resize(specs[0].shape), specs[0].dtype)
@@ -102,6 +112,7 @@ class InsertAxes(Axes):
     """New axes of size 1 at the places `dims` of the result."""
 
     def resize(self, shape: Shape) -> Shape:
+        """Return the shape with ones put in."""
         sizes = iter(shape)
         rank = len(shape) + len(self.dims)
         return tuple(1 if i in self.dims else next(sizes) for i in range(rank))
@@ -114,6 +125,7 @@ class RemoveAxes(Axes):
     """Without the axes `dims`, which have size 1."""
 
     def resize(self, shape: Shape) -> Shape:
+        """Return the shape without the axes."""
         return tuple(size for i, size in enumerate(shape) if i not in self.dims)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
@@ -175,7 +187,9 @@ def collect_dims(
 def reshape(x: Kind, *shape: object, **named: object) -> Kind:
     """Return the elements of `x`, in the same order, under another shape; one size may be -1."""
     target = collect_dims("reshape", "shape", shape, named) if named else sizes(shape)
-    if target and builtins.min(target) < 0 and isinstance(x, Value) and is_known(x.shape):
+    least = builtins.min(target, default=0)
+    arrays_can = least == -1 and getattr(x, "has_numbers", False)
+    if least < 0 and not arrays_can and isinstance(x, Value) and is_known(x.shape):
         target = fill_in(target, numel(tuple(x.shape)), "reshape")  # type: ignore[assignment]
     return apply(Reshape(target), x)
 
@@ -219,17 +233,16 @@ def t(x: Kind) -> Kind:
 def expand(x: Kind, *shape: object, **named: object) -> Kind:
     """Return `x` with axes of size 1 stretched, without copying; -1 keeps a size."""
     target = collect_dims("expand", "size", shape, named)
-    lead = len(target) - len(x.shape)
-    if lead < 0 or builtins.any(size < 0 for size in target[:lead]):
+    own: Any = tuple(x.shape)
+    lead = len(target) - len(own)
+    if lead < 0 or builtins.min(target[:lead], default=0) < 0:
         raise ShapeError(
-            f"expand: got {target} for shape {tuple(x.shape)}, expected at least as many axes, and "
-            "-1 only for those it has."
+            f"expand: got {target} for shape {own}, expected at least as many axes, and -1 only "
+            "for those it has."
         )
-    full = tuple(int(x.shape[i - lead]) if n == -1 else n for i, n in enumerate(target))
-    if broadcast(tuple(x.shape), full, op="expand") != full:
-        raise ShapeError(
-            f"expand: got {target} for shape {tuple(x.shape)}: only axes of size 1 stretch."
-        )
+    full = tuple([int(own[i - lead]) if n == -1 else n for i, n in enumerate(target)])
+    if not stretches(own, full):
+        raise ShapeError(f"expand: got {target} for shape {own}: only axes of size 1 stretch.")
     return apply(ExpandTo(full), x)
 
 
@@ -313,9 +326,9 @@ def contiguous(x: Kind) -> Kind:
     """Return `x` where its elements lie in memory in order, else a copy where they do."""
     array: Any = getattr(x, "array", None)  # a value of a graph has none
     if isinstance(array, np.ndarray):
-        return x if array.flags.c_contiguous else clone(x)
+        return x if array.flags.c_contiguous else copy_in_rows(x)
     if array is not None and hasattr(array, "is_contiguous") and not array.is_contiguous():
-        return clone(x)
+        return copy_in_rows(x)
     return x
 
 
@@ -342,7 +355,7 @@ def repeat(x: Kind, *times: object, **named: object) -> Kind:
     pairs = [n for pair in zip((1,) * len(shape), shape, strict=True) for n in pair]
     wide = [n for pair in zip(counts, shape, strict=True) for n in pair]
     full = tuple(a * b for a, b in zip(counts, shape, strict=True))
-    return reshape(clone(expand(reshape(x, pairs), wide)), full)
+    return reshape(copy_in_rows(expand(reshape(x, pairs), wide)), full)
 
 
 def tile(x: Kind, *times: object, **named: object) -> Kind:

@@ -103,9 +103,11 @@ PICKING = frozenset([Slice, Take])
 
 
 def part_of(op: Any, grad: Any, inputs: Sequence[Any]) -> Sequence[Any] | None:
-    """Return what `Slice` or `Take` hands back on NumPy arrays, as a part; None elsewhere."""
-    x, *indices = inputs
+    """Return what `Slice` or `Take` of tensors hands back on NumPy arrays; None elsewhere."""
+    x = inputs[0].array
     if type(grad) is not np.ndarray or type(x) is not np.ndarray or not x.ndim:
         return None
-    pattern = op.index if type(op) is Slice else op.pattern
-    return (Part(grad, pattern, indices, x), *(None for _ in indices))
+    if type(op) is Slice:
+        return (Part(grad, op.index, (), x),)
+    indices = [source.array for source in inputs[1:]]
+    return (Part(grad, op.pattern, indices, x), *(None for _ in indices))
