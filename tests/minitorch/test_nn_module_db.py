@@ -160,7 +160,8 @@ def test_outputs_gradients_and_buffers_equal_pytorchs(share: int, training: bool
             try:
                 agree(name, sample, training)
             except Exception as error:
-                error.add_note(f"{name}: {sample.constructor_input}, {sample.forward_input}")
+                build = sample.constructor_input
+                error.add_note(f"nn.{name}, {build.args}, {build.kwargs}")
                 raise
 
 
