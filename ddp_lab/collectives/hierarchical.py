@@ -35,7 +35,7 @@ from ddp_lab.transport.shm.rendezvous import SharedRendezvous
 if TYPE_CHECKING:
     from ddp_lab.communicator.communicator import Communicator
 
-SMALL_BYTES = 8 * 1024  # of the arrays of a host's ranks together: less than a meeting costs
+SMALL_BYTES = 2 * 1024  # of the arrays of a host's ranks together: less than a meeting costs
 PIECE_BYTES, MOST_PIECES = 1 << 20, 8  # of an array to reduce over a link; less costs more meetings
 DONE = object()
 
