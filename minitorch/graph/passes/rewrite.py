@@ -82,7 +82,7 @@ def over(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Nod
     """
     if inputs is node.inputs and control is node.control_inputs:
         return node
-    if same_nodes(inputs, node.inputs) and same_nodes(control, node.control_inputs):
+    if _all_same(inputs, node.inputs) and _all_same(control, node.control_inputs):
         return node
     copy = node.with_inputs(inputs, control)
     copy.id = node.id
@@ -138,6 +138,5 @@ def likenesses() -> Iterator[Callable[[Node], None]]:
         yield build_like
 
 
-def same_nodes(a: Sequence[Node], b: Sequence[Node]) -> bool:
-    """Tell whether two lists have the same nodes: `==` of nodes is another node."""
+def _all_same(a: Sequence[Node], b: Sequence[Node]) -> bool:
     return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
