@@ -304,8 +304,8 @@ def _rows_at_a_time(a: "Array", b: "Array") -> int:
     It does not pack so few, and takes one thread for them. Where `b` is turned that is faster for
     few results of many terms each.
     """
-    one_thread = threads.get_num_threads() == 1 and threads.reads_small_products()
-    if not (one_thread and a.dtype.char == "f" and _is_plain(a, b) and a.flags.c_contiguous):
+    is_small = threads.reads_small_products()
+    if not (is_small and a.dtype.char == "f" and _is_plain(a, b) and a.flags.c_contiguous):
         return 0
     step = UNPACKED // b.size
     if not b.flags.c_contiguous:

@@ -68,12 +68,17 @@ def _beside(library: Any, get: str, name: str) -> Any:
     return getattr(library, get.replace("get_num_threads", name), None) if is_open else None
 
 
-@cache
 def reads_small_products() -> bool:
     """Tell whether NumPy's BLAS multiplies small matrices where they lie, without packing them.
 
-    OpenBLAS does for processors with AVX-512, up to a million multiplications.
+    OpenBLAS does for processors with AVX-512, up to a million multiplications. Where threads share
+    the work, products of that size cost them more than that saves.
     """
+    return _count == 1 and _has_small_kernels()
+
+
+@cache
+def _has_small_kernels() -> bool:
     blas = _blas()
     with_avx_512 = (b"SkylakeX", b"Cooperlake", b"SapphireRapids")
     return blas is not None and blas.core is not None and blas.core() in with_avx_512
