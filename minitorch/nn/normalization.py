@@ -42,11 +42,13 @@ class _RunningNorm(_Affine):
         track_running_stats: bool = True,
         device: DeviceLike = None,
         dtype: DTypeLike = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_features, self.eps, self.momentum = num_features, eps, momentum
         self.affine, self.track_running_stats = affine, track_running_stats
-        self._add((num_features,), affine, affine, device, dtype)
+        self._add((num_features,), affine, affine and bias, device, dtype)
         kind: dict[str, Any] = {"device": device, "dtype": dtype}
         keeps = track_running_stats
         self.register_buffer("running_mean", zeros(num_features, **kind) if keeps else None)
@@ -56,8 +58,9 @@ class _RunningNorm(_Affine):
 
     def reset_parameters(self) -> None:
         """Set scale to 1, shift to 0, and forget the running statistics."""
-        if self.weight is not None and self.bias is not None:
+        if self.weight is not None:
             init.ones_(self.weight)
+        if self.bias is not None:
             init.zeros_(self.bias)
         if self.track_running_stats:
             init.zeros_(self.running_mean)
@@ -225,6 +228,8 @@ class GroupNorm(_Affine):
         affine: bool = True,
         device: DeviceLike = None,
         dtype: DTypeLike = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         if num_channels % num_groups:
@@ -234,7 +239,7 @@ class GroupNorm(_Affine):
             )
         self.num_groups, self.num_channels = num_groups, num_channels
         self.eps, self.affine = eps, affine
-        self._add((num_channels,), affine, affine, device, dtype)
+        self._add((num_channels,), affine, affine and bias, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` normalised, of its own shape (N, C, ...)."""

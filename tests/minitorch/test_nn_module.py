@@ -376,3 +376,29 @@ def test_pixels_come_from_channels_as_pytorchs() -> None:
     want = torch.nn.PixelShuffle(2)(torch.tensor(x))
     assert nn.PixelShuffle(2)(tensor(x)).tolist() == want.tolist()
     assert repr(nn.PixelShuffle(2)) == repr(torch.nn.PixelShuffle(2))
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "options"),
+    [
+        ("BatchNorm1d", (6,), {}),
+        ("InstanceNorm1d", (6,), {"affine": True, "track_running_stats": True}),
+        ("GroupNorm", (2, 6), {}),
+    ],
+)
+def test_norms_may_have_a_scale_alone(name: str, sizes: Any, options: Any) -> None:
+    """PyTorch's have `bias` since 2.13; here it is taken off one of any version."""
+    ours = getattr(nn, name)(*sizes, bias=False, **options)
+    theirs = getattr(torch.nn, name)(*sizes, **options)
+    theirs.register_parameter("bias", None)
+    x = np.random.default_rng(0).standard_normal((4, 6, 5)).astype(np.float32)
+    assert list(ours.state_dict()) == list(theirs.state_dict())
+    for _ in range(2):
+        result, expected = ours(tensor(x)), theirs(torch.tensor(x))
+        np.testing.assert_allclose(result.detach(), expected.detach(), rtol=1e-5, atol=1e-5)
+        ours.eval(), theirs.eval()
+    assert ours.bias is None
+    if name != "GroupNorm":
+        ours.weight.data.fill_(3.0)
+        ours.reset_parameters()
+        assert ours.weight.tolist() == [1.0] * 6
