@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import minitorch
+from minitorch.errors import DTypeError
 from minitorch.ops.shaping.adding import add_at
 
 Array = np.ndarray[Any, Any]
@@ -78,6 +79,12 @@ def test_an_index_outside_is_refused_and_nothing_is_written(number: int) -> None
     x = minitorch.zeros(5, 64)
     with pytest.raises(IndexError):
         x.index_add(0, minitorch.tensor(rows), minitorch.ones(10, 64))
+
+
+@pytest.mark.parametrize("source", [None, "a", [1.0]])
+def test_scatter_refuses_what_is_no_number_and_no_tensor(source: Any) -> None:
+    with pytest.raises(DTypeError, match="expected a tensor, a node or a number"):
+        minitorch.zeros(3).scatter(0, minitorch.tensor([0]), source)
 
 
 @pytest.mark.parametrize("number", [4, -1])

@@ -240,13 +240,16 @@ def scatter(
     """Return `x` with `src` at the places of `index` along `dim`; `src` may be one number.
 
     Raises:
-        ArgumentError: `reduce` is not None, "add" or "multiply".
+        ArgumentError: `reduce` is not None or "add".
+        DTypeError: `src` is no tensor, node or number.
     """
     values = value if src is None else src
+    if values is None or not (isinstance(values, int | float) or hasattr(values, "dtype")):
+        raise DTypeError(f"scatter: got {values!r}, expected a tensor, a node or a number.")
     if isinstance(values, int | float) and reduce is None and x.shape and index.shape:
         check_fits("scatter", values, as_dtype(x.dtype))
         return apply(Scatter(check_index("scatter", x, dim, index), values), x, index)
-    if values is None or isinstance(values, int | float):
+    if isinstance(values, int | float):
         there = zeros_like(gather(x, dim, zeros_like(index))) if x.shape else x * 0
         values = there + values
     if not x.shape or not index.shape:
