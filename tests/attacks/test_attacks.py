@@ -1,7 +1,8 @@
 """The corpus: each file of `answers/` attacks, and gets nothing, leaves nothing and learns nothing.
 
 An attack that gets where it should not says so by an exception with the word ESCAPED in it. After
-each, in the same batch, the honest submission has full marks.
+each, in the same batch, the honest submission has full marks; where every process is built anew,
+after all of them.
 """
 
 import contextlib
@@ -36,7 +37,7 @@ COLD = (
     *("reads_environment_and_proc", "uses_the_network", "waits_for_the_next", "writes_results"),
 )
 LIMITS = Limits(
-    wall_s=12, cpu_s=12, call_s=1.0, memory_bytes=256 * MIB, processes=24, file_bytes=16 * MIB
+    wall_s=12, cpu_s=12, call_s=0.5, memory_bytes=256 * MIB, processes=24, file_bytes=16 * MIB
 )
 # For the solution, which a slow machine must not keep from its marks.
 AMPLE = replace(LIMITS, wall_s=240, cpu_s=240, call_s=120)
@@ -64,7 +65,7 @@ class Batch:
 
     @contextlib.contextmanager
     def open(self, limits: Limits) -> Iterator[RemoteStudent]:
-        preload = ("numpy", "ddp_lab.communicator")
+        preload = self.grader.checks.settings.loaded
         with Sandbox(limits, preload=preload, source=self.source) as student:
             self.students.append(student)
             yield student
@@ -106,7 +107,9 @@ def batch(secret: str) -> Iterator[Batch]:
 
 @pytest.fixture(scope="module")
 def cold_batch(secret: str) -> Iterator[Batch]:
-    yield Batch(Supply(wall="bubblewrap", warm=False))
+    made = Batch(Supply(wall="bubblewrap", warm=False))
+    yield made
+    assert made.grade_honest().score == 10
 
 
 @pytest.fixture
@@ -137,6 +140,7 @@ def marked_processes() -> list[str]:
 
 
 def check_is_stopped(attack: Path, batch: Batch) -> None:
+    """Grade an attack: it gets nothing, and nothing of it is left."""
     idle = batch.source.pids()
     report, seen = batch.grade(notebook(attack.read_text()))
 
@@ -151,8 +155,6 @@ def check_is_stopped(attack: Path, batch: Batch) -> None:
     assert batch.source.pids() == idle
     assert not marked_files()
     assert not marked_processes()
-    again = batch.grade_honest()
-    assert again.score == 10, to_text(again)
 
 
 @pytest.mark.sandbox
@@ -160,6 +162,8 @@ def check_is_stopped(attack: Path, batch: Batch) -> None:
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda path: path.stem)
 def test_an_attack_gets_nothing(attack: Path, batch: Batch, listening: None) -> None:
     check_is_stopped(attack, batch)
+    again = batch.grade_honest()
+    assert again.score == 10, to_text(again)
 
 
 @pytest.mark.sandbox
