@@ -4,6 +4,7 @@ The values are small integers, so that every dtype holds every result exactly an
 NumPy on the stacked inputs.
 """
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,12 @@ def cases(world_size: int) -> list[Case]:
 def argument(case: Case, rank: int, world_size: int) -> np.ndarray:
     collective, _, dtype, shape, _, _ = case
     shape = (world_size, *shape) if collective in ROWS else shape
-    return np.random.default_rng([rank, len(shape), *shape]).integers(0, 3, shape).astype(dtype)
+    return drawn(rank, shape).astype(dtype)
+
+
+@functools.cache  # which takes longer than most of the collectives
+def drawn(rank: int, shape: tuple[int, ...]) -> np.ndarray:
+    return np.random.default_rng([rank, len(shape), *shape]).integers(0, 3, shape)
 
 
 def run_all(comm: ddp_lab.Communicator, some: list[Case]) -> list[Any]:
