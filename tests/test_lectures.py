@@ -1,10 +1,14 @@
 """The table of what the lectures say: every place that it names is there, and has what it says."""
 
 import functools
+import json
 import re
 from pathlib import Path
 
 import pytest
+
+from autograder.authoring.notebook import learner_notebook
+from autograder.authoring.source import load_lab
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "lectures.md").read_text(encoding="utf-8")
@@ -15,12 +19,18 @@ LEAST = 225  # the lectures' ideas; some have two rows
 
 @functools.cache
 def text_of(place: str) -> str:
-    """Return what a place holds, in one line: a lab's source, a demo, a page, a test."""
+    """Return what a place holds, in one line: a learner's notebook, a demo, a page, a test.
+
+    An idea that stands in the solution of an essay or in a rubric alone is seen by no learner.
+    """
     kind, _, name = place.partition(" ")
     if kind == "lab":
         (folder,) = (ROOT / "labs").glob(f"{name}_*")
-        files = [folder / "lab.py"]
-    elif kind == "demo":
+        lab = load_lab(folder)
+        asked = (f'question="{cell.attributes.get("question")}"\n' for cell in lab.cells)
+        cells = json.loads(learner_notebook(lab))["cells"]
+        return plain("\n".join([*asked, *("".join(cell["source"]) for cell in cells)]))
+    if kind == "demo":
         files = [*(ROOT / "labs" / "demos" / name).glob(f"{name}.*")]
         assert len(files) == 2, f"{place}: no notebook and page"
     else:

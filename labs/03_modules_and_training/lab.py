@@ -24,8 +24,14 @@ import minitorch.graph as tf
 import minitorch.nn.functional as F
 from autograder import compare, lab
 from ddp_lab.show import TrainingCurves
-from lessons.convolution_by_hand import StepByHand, gradients_by_hand
+from lessons.convolution_by_hand import (
+    StepByHand,
+    conv_backward,
+    conv_forward,
+    gradients_by_hand,
+)
 from lessons.device_note import device_note
+from lessons.language.stack import lines_of
 from lessons.timing import in_turns, milliseconds
 from lessons.torch_reference import TorchTraining
 from minitorch.data import digits
@@ -849,6 +855,18 @@ predicted = {"your modules": predicted_slowdown, "NumPy by hand": predicted_nump
 for name, guess in predicted.items():
     compare(f"step on 64, {name} over PyTorch", guess, at_64[name] / at_64["PyTorch"])
 figures.plot_race(counts, raced, predicted)
+
+# %% [markdown]
+# **Ease beside speed.** PyTorch's authors weigh the two: a little slower is allowed, if the model is much easier to write. Here are the lines that this network took, with its gradients and its step.
+
+# %%
+written = {
+    "your modules": (CNN, train_step),
+    "NumPy by hand": (conv_forward, conv_backward, gradients_by_hand, StepByHand),
+}
+for name, pieces in written.items():
+    longer = at_64[name] / at_64["PyTorch"]
+    print(f"{name:14}{sum(map(lines_of, pieces)):4} lines, {longer:.1f} times PyTorch's step")
 
 # %% [markdown]
 # **Six frameworks, in 2019.** Table 1 of Paszke et al.: how fast each trains, on one GPU, as a share of the fastest; PyTorch was within 17 % of it everywhere. Most of the time all of them are in the same kernels of cuDNN.

@@ -385,8 +385,8 @@ q.check("ring_time")
 
 # %%
 def pass_on(comm, x):
-    """Take four steps around the ring, in which nobody adds."""
-    for _ in range(4):
+    """Take as many steps around the ring as an all-reduce; nobody adds."""
+    for _ in range(2 * (comm.size - 1)):
         comm.send(x, (comm.rank + 1) % comm.size)
         comm.recv((comm.rank - 1) % comm.size)
 
@@ -395,7 +395,7 @@ def constants_of(ranks, n_bytes, **where):
     """Return alpha, beta and gamma: from the smallest message, and from one of `n_bytes`."""
     runs = {"steps": pass_on, "add": lambda comm, x: np.add(x, x)}
     found = ranks_in_turns(ranks, runs, [8, n_bytes], repeats=50, **where)
-    alpha, long = found["steps"] / 4
+    alpha, long = found["steps"] / (2 * (ranks - 1))
     return alpha, (long - alpha) / n_bytes, found["add"][1] / n_bytes
 
 
@@ -404,7 +404,30 @@ alpha, beta, gamma = constants_of(CLOCK_RANKS, BIG)
 print(f"a message takes as long as {alpha / beta:,.0f} bytes; beta / gamma = {beta / gamma:.1f}")
 
 # %% [markdown]
-# **Measure.** Your ring, the all-reduce of section 1, two algorithms of the library, and gloo, which torch uses on CPUs.
+# The model counts messages and sums. Your ring also cuts, copies and joins, and each such call takes time, however short the array is. How much? It runs once more, with messages that take none.
+
+
+# %%
+class Silent:
+    """A communicator that carries nothing: `recv` returns what this rank has sent last."""
+
+    def __init__(self, comm):
+        self.rank, self.size = comm.rank, comm.size
+
+    def send(self, x, dst):
+        self.sent = x
+
+    def recv(self, src):
+        return self.sent
+
+
+def without_messages(comm, x):
+    """Do all that your ring does besides messages; the ranks' chunks are equally long."""
+    ring_all_reduce(Silent(comm), x[: len(x) // comm.size * comm.size])
+
+
+# %% [markdown]
+# **Measure.** Your ring, the all-reduce of section 1, two algorithms of the library, and gloo, which torch uses on CPUs; beside them your model, and the messages of your model with the rest as measured.
 
 
 # %%
@@ -416,8 +439,11 @@ def library(name):
 runs = {"naive": naive_all_reduce, "yours": ring_all_reduce}
 theirs = {f"library {name}": library(name) for name in ("ring", "two_shot")}
 sizes = [2**k for k in range(6, 24, 2)]
-clock = ranks_in_turns(CLOCK_RANKS, runs | theirs, sizes, gloo=True)
+rest = {"without messages": without_messages}
+clock = ranks_in_turns(CLOCK_RANKS, runs | theirs | rest, sizes, gloo=True)
 clock["your model"] = np.array([ring_time(CLOCK_RANKS, s, alpha, beta, gamma) for s in sizes])
+messages = np.array([ring_time(CLOCK_RANKS, s, alpha, beta) for s in sizes])
+clock["messages + rest"] = messages + clock.pop("without messages")
 others = [name for name in clock if name != "yours"]
 print(f"{'bytes':>10}", *(f"{name:>16}" for name in others), "  (times as long as yours)")
 for i, n_bytes in enumerate(sizes):
@@ -486,7 +512,7 @@ def by_torch(comm, x):
     return torch.stack([x.tensor] * comm.size).sum(0)
 
 
-on_device = {"yours": ring_all_reduce, "library ring": library("ring"), "torch": by_torch}
+on_device = {"yours": ring_all_reduce, "library ring": library("ring"), "torch": by_torch} | rest
 try:  # not every right answer works with a DeviceArray
     few = DeviceArray(torch.ones(5))
     launch(ring_all_reduce, 2, few, transport=device_ranks(2, "cpu"))
@@ -494,16 +520,17 @@ except DdpLabError as error:
     if "NotImplementedError" in str(error):
         raise  # it is not written yet
     print("yours does not run on a DeviceArray, so it is not timed:", str(error).splitlines()[0])
-    del on_device["yours"]
+    del on_device["yours"], on_device["without messages"]
 
 # %% [markdown]
-# **Predict** with your `ring_time`, from the constants of the device; then **measure**.
+# **Predict** with your `ring_time`, from the constants of the device, and add what your ring takes there without messages; then **measure**.
 
 # %%
 device_sizes = [2**k for k in range(8, 27 if GPUS else 23, 2)]
-constants = constants_of(DEVICE_RANKS, device_sizes[-1] // DEVICE_RANKS, device=DEVICE)
-model = [ring_time(DEVICE_RANKS, n, *constants) for n in device_sizes]
+constants = constants_of(DEVICE_RANKS, device_sizes[-1] // DEVICE_RANKS, device=DEVICE)[:2]
 device_clock = ranks_in_turns(DEVICE_RANKS, on_device, device_sizes, repeats=15, device=DEVICE)
+model = np.array([ring_time(DEVICE_RANKS, n, *constants) for n in device_sizes])
+model += device_clock.pop("without messages", 0.0)
 print("timed here:", DEVICE_RANKS, "ranks on", PLACE)
 for n_bytes, expected, seen in zip(device_sizes, model, device_clock.get("yours", [])):
     compare(f"yours, {n_bytes:,} bytes on {DEVICE}, µs", expected * 1e6, seen * 1e6)
@@ -512,7 +539,7 @@ for n_bytes, expected, seen in zip(device_sizes, model, device_clock.get("yours"
 fig, ax = plt.subplots()
 for name, seconds in device_clock.items():
     ax.plot(device_sizes, seconds * 1e6, marker="o" if name == "yours" else None, label=name)
-ax.plot(device_sizes, np.array(model) * 1e6, "k-", linewidth=1, label="your model")
+ax.plot(device_sizes, model * 1e6, "k-", linewidth=1, label="messages + rest")
 ax.set_xscale("log", base=2)
 ax.set(xlabel="array, bytes", ylabel="time, µs", yscale="log")
 ax.set_title(f"All-reduce over {DEVICE_RANKS} ranks on {PLACE}")

@@ -1133,6 +1133,40 @@ for name, value in summary_of(found).items():
 compare("ms between tokens, median", predicted_between, summary_of(found)["between, p50, ms"])
 
 # %% [markdown]
+# **Count shapes.** A static graph is planned for one shape of what goes in. Training has one. A step of the served load has a cache for each row, as long as that reader's text has become.
+#
+# **Predict.** What share of the steps in this load has a shape that came before? And if every step is made equal, with 8 slots of 64 places: what share of the places is used?
+
+# %%
+### BEGIN STARTER
+# predicted_again, predicted_used = ..., ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_again, predicted_used = 0.15, 0.2  # half of the slots, and of a slot less than half
+### END SOLUTION
+
+
+# %%
+def step_shapes(run):
+    """Return how long the caches of its rows are, in order, for each step of a simulated load."""
+    seen, shapes = Counter(), []
+    for iteration in run.iterations:
+        seen.update(dict.fromkeys(iteration.starts, len(PROMPT)))
+        if iteration.steps:
+            shapes.append(tuple(sorted(seen[request] for request in iteration.steps)))
+        seen.update(iteration.steps)
+    return shapes
+
+
+shapes = step_shapes(expected)
+print("shapes in 20 steps of training:", {batch(step)[0].shape for step in range(20)})
+print(f"in {len(shapes)} steps of the load: {len(set(shapes))}, such as {shapes[len(shapes) // 2]}")
+again = 1 - len(set(shapes)) / len(shapes)
+compare("served steps of a shape that came before", predicted_again, computed=again)
+used = sum(map(sum, shapes)) / (8 * CONTEXT * len(shapes))
+compare("places used, if all steps are equal", predicted_used, computed=used)
+
+# %% [markdown]
 # And one request's tokens must not depend on who shares its steps. Here eight readers ask at once, and one asks alone; then somebody asks for what cannot be.
 
 # %%

@@ -1,6 +1,6 @@
 """A small network for handwritten digits, of operators that take tensors and nodes alike."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,21 @@ def initial(width: int = 32) -> list[Floats]:
     rng = np.random.default_rng(2)
     shapes = [(64, width), (width,), (width, 10), (10,)]
     return [(rng.normal(size=s) / 8 * (len(s) == 2)).astype(np.float32) for s in shapes]
+
+
+def growing_parts(width: int, device: str) -> Callable[..., float]:
+    """Return a function that computes, for 256 images, what grows with the width, and waits."""
+    sizes = (256, 64), (256, width), (64, width), (width, 10), (256, 10)
+    x, h, w1, w2, logits_grad = (mt.ones(*size, device=device) / 2 for size in sizes)
+
+    def run(*_: object) -> float:
+        with mt.no_grad():
+            h_grad = (logits_grad @ w2.T) * (1 - h * h)
+            bias_grad = h_grad.sum(0)
+            _ = mt.tanh(x @ w1 + h), h @ w2, h.T @ logits_grad, x.T @ h_grad
+            return float(bias_grad.sum().item())
+
+    return run
 
 
 def batches(rows: int, epochs: int) -> Iterator[NDArray[np.int64]]:

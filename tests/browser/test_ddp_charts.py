@@ -3,7 +3,7 @@
 import math
 import random
 import re
-from itertools import product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -279,6 +279,12 @@ def test_the_roofline_is_dragged_and_measures_the_browser(open_demo: Any) -> Non
     expect(status(page)).to_contain_text("Computing bounds it")
     page.get_by_role("button", name="Measure this device").click()
     expect(page.get_by_role("combobox", name="Device")).to_have_value("this browser")
+    names = page.locator("text[style]").evaluate_all(
+        "(all) => all.map((text) => text.getBoundingClientRect().toJSON())"
+    )
+    for one, other in combinations(names, 2):  # on a roof that may be flat all along
+        apart = (one["right"] <= other["left"], other["right"] <= one["left"])
+        assert any(apart) or abs(one["y"] - other["y"]) > 8
     page.get_by_role("slider", name="Operations a byte").press("ArrowLeft")
     expect(status(page)).to_contain_text("bounds it")
 

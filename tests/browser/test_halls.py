@@ -85,6 +85,16 @@ def test_keys_act_on_load_and_neither_a_hall_nor_a_phone_misses_anything(
     assert tab.evaluate("() => errors") == []
 
 
+@pytest.mark.parametrize("name", ["adaptive_batching", "collectives_explorer", "plan_on_mesh"])
+def test_a_window_narrower_than_a_projector_has_a_smaller_hall(
+    visit: Callable[..., Any], name: str
+) -> None:
+    tab, widget = opened(visit, DEMOS / name / f"{name}.html", 800, 1000)
+    tab.keyboard.press("f")
+    for state in positions(tab, widget):
+        assert widget.evaluate(HALL)[1] == {}, state
+
+
 def keys_act_and_a_slider_takes_its_words_along(tab: Any, widget: Any) -> None:
     assert "in-hall" in widget.get_attribute("class")
     slider = widget.locator("input[type=range]").first
