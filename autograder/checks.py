@@ -62,8 +62,8 @@ class LabSettings:
     """Settings of the judge for a whole lab: `LAB = LabSettings(wall_s=120)` in its `checks.py`.
 
     `preload` names modules that the learner's process should have loaded before its clock starts;
-    `withheld` functions and classes that answers must not call, as "module:name": what they do is
-    what the lab has its learners write.
+    `withheld` functions and classes that answers must not call, as "module:name", and packages
+    that they must not import, as "package:": what they do is what the lab has its learners write.
     """
 
     wall_s: float = Limits.wall_s

@@ -10,8 +10,7 @@ import numpy as np
 from autograder.checks import Feedback, LabSettings, check, close
 
 WITHHELD = (
-    *("torch.autograd:backward", "torch.autograd:grad", "torch.optim.sgd:SGD"),
-    *("minitorch.backward:backward", "minitorch.backward:grad", "minitorch.optim.sgd:SGD"),
+    *("torch:", "minitorch.sweep:sweep", "minitorch.optim.sgd:SGD"),
     "sklearn.linear_model._base:LinearRegression",
 )
 LAB = LabSettings(preload=("numpy",), withheld=WITHHELD)

@@ -9,8 +9,8 @@ import numpy as np
 from autograder.checks import Feedback, LabSettings, check, close
 
 WITHHELD = (
-    *("minitorch.optim:SGD", "minitorch.optim:Adam", "minitorch.nn:Linear"),
-    *("torch.optim.sgd:SGD", "torch.optim.adam:Adam", "minitorch.graph.train:MomentumOptimizer"),
+    *("torch:", "minitorch.nn:Linear", "minitorch.optim.optimizer:Optimizer"),
+    "minitorch.graph.train.optimizer:Optimizer",
 )
 LAB = LabSettings(memory_mib=2048, preload=("numpy", "minitorch"), withheld=WITHHELD)
 

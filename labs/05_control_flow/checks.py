@@ -278,7 +278,7 @@ def merged_adjoints(value, sign):
     x, p = placeholder("x", value.shape), placeholder("p")
     sides = [record(Switch(side), [x, p > 0.0]) for side in (False, True)]
     rule = merge_gradient(x * 10.0, record(Merge(), sides))
-    if not isinstance(rule, tuple) or len(rule) != 2:
+    if not isinstance(rule, tuple | list) or len(rule) != 2:
         return None
     tokens = run_in_order(list(rule), {x: value, p: sign})
     return ["dead" if tokens[node] is DEAD else tokens[node] for node in rule]
@@ -289,7 +289,7 @@ def switch_adjoint(value, sign, side):
     x, p = placeholder("x", value.shape), placeholder("p")
     node = record(Switch(side), [x, p > 0.0])
     rule = switch_gradient(node * 10.0, node)
-    if not isinstance(rule, tuple) or len(rule) != 2:
+    if not isinstance(rule, tuple | list) or len(rule) != 2:
         return None
     token = run_in_order([rule[0]], {x: value, p: sign})[rule[0]]
     return ("dead" if token is DEAD else token), rule[1] is None

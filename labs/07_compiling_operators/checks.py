@@ -4,8 +4,7 @@ import numpy as np
 
 from autograder.checks import Feedback, LabSettings, check, close
 
-WITHHELD = ("sklearn.linear_model._ridge:Ridge", "sklearn.linear_model._ridge:ridge_regression")
-LAB = LabSettings(wall_s=90.0, preload=("numpy",), withheld=WITHHELD)
+LAB = LabSettings(wall_s=90.0, preload=("numpy",), withheld=("sklearn:", "torch:"))
 
 
 def whole(got, called):

@@ -7,9 +7,11 @@ import numpy as np
 from autograder.checks import RANK_SETTINGS, Feedback, check
 from autograder.errors import StudentError
 
+TORCH_C10D = ("distributed", "_C._distributed_c10d")
 WITHHELD = (
     *("ddp_lab.data_parallel.bucketing:assign", "ddp_lab.simulate.ddp:ddp"),
     "ddp_lab.data_parallel:DistributedDataParallel",
+    *(f"torch.{c10d}:_compute_bucket_assignment_by_size" for c10d in TORCH_C10D),
 )
 LAB = replace(RANK_SETTINGS, preload=("numpy", "torch", "ddp_lab"), withheld=WITHHELD)
 

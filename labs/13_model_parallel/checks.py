@@ -9,9 +9,11 @@ from autograder.errors import StudentError
 
 LATE = "torch.fx.experimental.symbolic_shapes"  # else each rank imports it, in backward(gradient)
 SCHEDULES = ("gpipe", "one_forward_one_backward", "zero_bubble")
+TORCH_SCHEDULES = ("_get_1f1b_rank_ops", "_PipelineSchedule", "ScheduleGPipe", "Schedule1F1B")
 WITHHELD = (
     *("ddp_lab.simulate.pipeline:pipeline", "ddp_lab.simulate.pipeline:finish_times"),
     *(f"ddp_lab.parallel.pipeline.schedules:{name}" for name in SCHEDULES),
+    *(f"torch.distributed.pipelining.schedules:{name}" for name in TORCH_SCHEDULES),
     "ddp_lab.parallel.pipeline.pipeline:Pipeline",
     "ddp_lab.parallel.tensor.conjugate:CopyForwardReduceBackward",
     "ddp_lab.parallel.tensor.conjugate:ReduceForwardCopyBackward",

@@ -372,7 +372,7 @@ def gradients(
         if node.op is None or node not in adjoint or node in ends:
             continue
         partials = node.op.gradient(adjoint[node], node)
-        partials = partials if isinstance(partials, tuple) else (partials,)
+        partials = partials if isinstance(partials, tuple | list) else (partials,)
         for source, partial in zip(node.inputs, partials, strict=True):
             if partial is not None and not isinstance(source, Constant):
                 add(source, partial)

@@ -1,6 +1,7 @@
 """What a lab withholds raises, by whatever name it is called, and is whole again afterwards."""
 
 import functools
+import gc
 import importlib
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ import pytest
 
 from autograder.errors import StudentError
 from autograder.student.local import LocalStudent
+from autograder.student.withheld import withhold
 
 
 def counted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -38,6 +40,10 @@ class Doubling:
     def step(self) -> float:
         return 2 * self.x
 
+    @property
+    def doubled(self) -> float:
+        return 2 * self.x
+
 
 class Own(Doubling):
     def __init__(self, x: float) -> None:
@@ -60,6 +66,7 @@ ANSWERS: dict[str, tuple[str, Callable[[float], float]]] = {
     "a generator": ("doubles", lambda x: next(doubles(x))),
     "a class": ("Doubling", lambda x: Doubling(x).step()),
     "a class derived from it": ("Doubling", lambda x: Own(x).step()),
+    "a property": ("Doubling", lambda x: Own(x).doubled),
 }
 
 
@@ -73,14 +80,21 @@ def test_what_is_withheld_raises_while_a_check_runs(library: ModuleType, answer:
     assert LocalStudent({"f": f}).call("f", 1.5) == 3.0
 
 
-def test_a_package_that_nobody_has_loaded_is_withheld_when_an_answer_imports_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     package = tmp_path / "package_of_a_test"
     package.mkdir()
     (package / "__init__.py").write_text("from package_of_a_test.inner import double\n")
-    (package / "inner.py").write_text("def double(x):\n    return 2 * x\n")
+    (package / "inner.py").write_text("from math import sqrt\ndef double(x):\n    return 2 * x\n")
     monkeypatch.syspath_prepend(str(tmp_path))
+    yield package
+    for name in (package.name, f"{package.name}.inner"):
+        sys.modules.pop(name, None)
+
+
+def test_a_package_that_nobody_has_loaded_is_withheld_when_an_answer_imports_it(
+    package: Path,
+) -> None:
     before = list(sys.meta_path)
 
     def answer(x: float) -> Any:
@@ -92,3 +106,45 @@ def test_a_package_that_nobody_has_loaded_is_withheld_when_an_answer_imports_it(
         student.call("f", 1.5)
     assert answer(1.5) == 3.0
     assert sys.meta_path == before
+
+
+def test_what_is_loaded_again_is_withheld_again(package: Path) -> None:
+    inner = importlib.import_module(f"{package.name}.inner")
+
+    def answer(x: float) -> Any:
+        return importlib.reload(inner).double(x)
+
+    student = LocalStudent({"f": answer}, withheld=(f"{inner.__name__}:double",))
+    with pytest.raises(StudentError, match=r"inner.double: .* Write it out"):
+        student.call("f", 1.5)
+    assert inner.double(1.5) == 3.0
+
+
+def test_a_function_in_c_is_withheld_by_its_name(package: Path) -> None:
+    inner = importlib.import_module(f"{package.name}.inner")
+    withheld = (f"{inner.__name__}:sqrt",)
+    with pytest.raises(StudentError, match=r"inner.sqrt: .* Write it out"):
+        LocalStudent({"f": lambda x: inner.sqrt(x)}, withheld=withheld).call("f", 4.0)
+    assert inner.sqrt(4.0) == 2.0
+
+
+def test_a_whole_package_cannot_be_imported(package: Path) -> None:
+    def answer() -> Any:
+        return importlib.import_module(f"{package.name}.inner").double(1.5)
+
+    student = LocalStudent({"f": answer}, withheld=(f"{package.name}:",))
+    with pytest.raises(StudentError, match=r"package_of_a_test: got an import, .* Do without it"):
+        student.call("f")
+    assert package.name not in sys.modules
+    assert answer() == student.call("f") == 3.0  # it is there before
+
+
+def test_nothing_in_a_worker_holds_what_is_withheld(library: ModuleType) -> None:
+    before, code = list(sys.meta_path), double.__code__
+    try:
+        withhold((f"{library.__name__}:double",))
+        finder = next(f for f in sys.meta_path if f not in before)
+        assert not any(code in gc.get_referents(held) for held in vars(finder).values())
+    finally:
+        sys.meta_path[:] = before
+        double.__code__ = code

@@ -1,0 +1,12 @@
+# ruff: noqa
+"""The buckets are those of torch's own DistributedDataParallel, a function in C."""
+
+
+def assign_buckets(n_bytes, cap_bytes):
+    import torch.distributed as dist
+
+    sizes = [torch.empty(int(size), dtype=torch.uint8) for size in reversed(n_bytes)]
+    if not sizes:
+        return []
+    buckets, _ = dist._compute_bucket_assignment_by_size(sizes, [cap_bytes])
+    return [[len(sizes) - 1 - i for i in bucket] for bucket in buckets]
