@@ -13,6 +13,10 @@ import sqlalchemy as sa
 
 _DEBIAN = Path("/usr/lib/postgresql")
 
+# Of no use to a database that ends with the tests: to outlive the machine, copies, tidying.
+_BRIEF = "-c fsync=off -c full_page_writes=off -c autovacuum=off -c wal_level=minimal "
+_BRIEF += "-c max_wal_senders=0"
+
 
 def programs() -> Path | None:
     """Return the directory of PostgreSQL's programs: on the path, or where Debian puts them."""
@@ -44,7 +48,7 @@ def running(where: Path) -> Iterator[Callable[[], str]]:
 
     try:
         run(where / "initdb", "-D", data, "-U", "course", "-A", "trust", "-E", "UTF8", "--no-sync")
-        options = f"-k {folder} -c listen_addresses= -c fsync=off -c max_connections=200"
+        options = f"-k {folder} -c listen_addresses= -c max_connections=200 {_BRIEF}"
         # Its output goes to the log: a pipe of ours would stay open as long as it runs.
         run(where / "pg_ctl", "-D", data, "-l", log, "-w", "-t", 120, "-o", options, "start")
         try:
