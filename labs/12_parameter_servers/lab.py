@@ -251,6 +251,7 @@ def train_late(comm, consistency, staleness=0, sleeps=True):
     return perf_counter() - began
 
 
+# %%
 def seconds_of(consistency, staleness=0, sleeps=True):
     """Return the seconds of a run, the better of two, by the rank that takes longest."""
     args = train_late, WORKERS + 1, consistency, staleness, sleeps
