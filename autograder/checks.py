@@ -26,9 +26,9 @@ from autograder.errors import (
 from autograder.grading.deadline import deadline
 from autograder.printable import printable
 from autograder.records import MIB, CheckResult, Limits, Outcome
-from autograder.student.comparing import close
+from autograder.student.comparing import close, to_number
 from autograder.student.protocol import Student
-from autograder.student.remembering import Remembering
+from autograder.student.remembering import A_PROBE, Remembering
 from autograder.student.timing import Ratio, not_slower
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "load_checks",
     "not_slower",
     "run_check",
+    "to_number",
 ]
 
 LOAD_S = 120.0  # for a checks.py to be run: it may import torch, on a machine that is busy
@@ -271,6 +272,8 @@ def _missing_return(message: str, name: str) -> str:
     """Return what to add to the message on a function that gave None, which few checks ask for."""
     if not name or "return?" in message or "return still" in message:
         return ""
+    if name == A_PROBE:  # it may give None by itself
+        return " Does your function end in a return?" if "returned None" in message else ""
     return f" {name} returned None: does it end in a return?"
 
 

@@ -13,6 +13,17 @@ RTOL = {2: 1e-2, 4: 1e-4, 8: 1e-7}  # by bytes of the less precise of the two fl
 FLOOR = 1e-2  # of rtol, for elements that are small beside the largest
 
 
+def to_number(got: Any) -> float:
+    """Return a learner's number as a float; a check can not go on with a text that reads like one.
+
+    Raises:
+        TypeError: it is a text, or no number at all.
+    """
+    if isinstance(got, str | bytes):
+        raise TypeError(f"to_number: {got!r} is a text, no number.")
+    return float(got)
+
+
 def close(
     got: Any,
     expected: Any,

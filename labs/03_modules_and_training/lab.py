@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from IPython.display import display
 
+# %% tags="setup"
 import lessons.graphs.variable_updates as updates
 import lessons.training_figures as figures
 import minitorch as mt
@@ -24,12 +25,7 @@ import minitorch.graph as tf
 import minitorch.nn.functional as F
 from autograder import compare, lab
 from ddp_lab.show import TrainingCurves
-from lessons.convolution_by_hand import (
-    StepByHand,
-    conv_backward,
-    conv_forward,
-    gradients_by_hand,
-)
+from lessons.convolution_by_hand import WRITTEN, StepByHand, gradients_by_hand
 from lessons.device_note import device_note
 from lessons.language.stack import lines_of
 from lessons.timing import in_turns, milliseconds
@@ -860,11 +856,7 @@ figures.plot_race(counts, raced, predicted)
 # **Ease beside speed.** PyTorch's authors weigh the two: a little slower is allowed, if the model is much easier to write. Here are the lines that this network took, with its gradients and its step.
 
 # %%
-written = {
-    "your modules": (CNN, train_step),
-    "NumPy by hand": (conv_forward, conv_backward, gradients_by_hand, StepByHand),
-}
-for name, pieces in written.items():
+for name, pieces in {"your modules": (CNN, train_step), "NumPy by hand": WRITTEN}.items():
     longer = at_64[name] / at_64["PyTorch"]
     print(f"{name:14}{sum(map(lines_of, pieces)):4} lines, {longer:.1f} times PyTorch's step")
 

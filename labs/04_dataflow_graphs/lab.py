@@ -23,13 +23,7 @@ import minitorch as mt
 import minitorch.graph as tf
 from autograder import compare, lab
 from lessons.figures import GrowingCurve, draw_curves
-from lessons.graphs.digits_network import (
-    batches,
-    cross_entropy,
-    growing_parts,
-    initial,
-    network,
-)
+from lessons.graphs.digits_network import batches, cross_entropy, growing_parts, initial, network
 from lessons.graphs.nodes import AssignOp, GroupOp, every_node, variables_of
 from lessons.timing import in_turns, milliseconds
 from minitorch.data import digits

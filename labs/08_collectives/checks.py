@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 
-from autograder.checks import Feedback, LabSettings, check, close
+from autograder.checks import Feedback, LabSettings, check, close, to_number
 from autograder.errors import StudentError
 from autograder.records import Step
 
@@ -860,7 +860,7 @@ def latencies_are_counted(student, rng):
         lg = n.bit_length() - 1
         alpha = float(rng.uniform(1e-6, 1e-3))
         for name, due in zip(ALGORITHMS, (n - 1, lg, n - 1 + lg), strict=True):
-            got = float(student.call("broadcast_time", name, n, 0, alpha, 1e-9)) / alpha
+            got = to_number(student.call("broadcast_time", name, n, 0, alpha, 1e-9)) / alpha
             if not abs(got - due) <= 1e-6:
                 raise Feedback(
                     f'broadcast_time("{name}", {n}, 0, alpha, beta): empty messages take {got:g} '
@@ -875,7 +875,7 @@ def bytes_on_the_way_are_counted(student, rng):
         lg = n.bit_length() - 1
         size = float(rng.integers(10**5, 10**6))
         for name, due in zip(ALGORITHMS, (n - 1, lg, 2 * (n - 1) / n), strict=True):
-            got = float(student.call("broadcast_time", name, n, size, 0.0, 1e-9)) / size / 1e-9
+            got = to_number(student.call("broadcast_time", name, n, size, 0.0, 1e-9)) / size / 1e-9
             hint = "How often does the whole array, or a share of it, pass on the way?"
             if name == "scatter_all_gather" and abs(got - 2) <= 1e-6:
                 hint = "Nearly: does the root send its own share?"
@@ -898,7 +898,7 @@ def the_two_times_are_equal_there(student, rng):
     """at this size the tree and scatter with all-gather take the same time"""
     for n in (8, 4, 256):
         alpha, beta = float(rng.uniform(1e-6, 1e-3)), float(rng.uniform(1e-10, 1e-8))
-        got = float(student.call("crossover_bytes", n, alpha, beta))
+        got = to_number(student.call("crossover_bytes", n, alpha, beta))
         due = crossing(n, alpha, beta)
         if not abs(got - due) <= 1e-6 * due:
             lg = n.bit_length() - 1
@@ -915,7 +915,7 @@ def between_two_ranks_the_tree_never_loses(student, rng):
     """for 2 ranks the answer is infinity"""
     alpha, beta = float(rng.uniform(1e-6, 1e-3)), float(rng.uniform(1e-10, 1e-8))
     try:
-        got = float(student.call("crossover_bytes", 2, alpha, beta))
+        got = to_number(student.call("crossover_bytes", 2, alpha, beta))
     except StudentError as error:
         if error.type_name != "ZeroDivisionError":
             raise

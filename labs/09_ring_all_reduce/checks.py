@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 
-from autograder.checks import Feedback, LabSettings, check, close
+from autograder.checks import Feedback, LabSettings, check, close, to_number
 from autograder.errors import StudentError
 from autograder.records import Step
 
@@ -46,6 +46,15 @@ def whose(values, parts):
         if picked and np.array_equal(values, sum(picked)):  # whole numbers: exact in any order
             return [rank for rank, bit in enumerate(mask) if bit]
     return None
+
+
+def first_difference(got, expected):
+    """Return in words what an answer has, and what it should have, where they differ first."""
+    if np.shape(got) != np.shape(expected):
+        has = "None" if got is None else f"shape {np.shape(got)}"
+        return f"{has}, expected shape {np.shape(expected)}"
+    at = int(np.flatnonzero(got != expected)[0])
+    return f"{got[at]:.10g} as element {at}, expected {expected[at]:.10g}"
 
 
 def one_way(run, n, called):
@@ -100,7 +109,7 @@ def the_boss_sends_the_array_to_all_others(student, rng):
     """the busiest rank sends the whole array once to each of the others"""
     for n in (3, 2, int(rng.integers(4, 100))):
         n_bytes = 8 * int(rng.integers(100, 10_000))
-        got = student.call("naive_bytes", n, n_bytes)
+        got = to_number(student.call("naive_bytes", n, n_bytes))
         hint = "Look at the last rounds of the picture: who sends, and to how many?"
         if got == n * n_bytes:
             hint = "That is one message too many. Does rank 0 send the sum to itself?"
@@ -109,7 +118,7 @@ def the_boss_sends_the_array_to_all_others(student, rng):
         elif got == n_bytes and n > 2:
             hint = "That is what one of the others sends. They are not the busiest."
         if got != (n - 1) * n_bytes:
-            raise Feedback(f"naive_bytes({n}, {n_bytes}) gave {got}. {hint}")
+            raise Feedback(f"naive_bytes({n}, {n_bytes}) gave {got:.10g}. {hint}")
 
 
 # ---- 2. chunk_bounds
@@ -319,7 +328,7 @@ def bytes_of_both_halves(student, rng):
     """both halves, n-1 messages each, of 1/n of the array"""
     for n in (4, 2, 8, int(rng.integers(9, 200))):
         n_bytes = 8 * n * int(rng.integers(10, 1000))
-        got = float(student.call("ring_bytes", n, n_bytes))
+        got = to_number(student.call("ring_bytes", n, n_bytes))
         right = 2 * (n - 1) * n_bytes / n
         hint = "How many messages does a rank send in all, and how large is one?"
         if got == right / 2:
@@ -329,7 +338,7 @@ def bytes_of_both_halves(student, rng):
         elif got == right * n:
             hint = "That many messages, but is each of them the whole array?"
         if not abs(got - right) <= 1e-9 * right:  # so that NaN is wrong
-            raise Feedback(f"ring_bytes({n}, {n_bytes}) gave {got:g}. {hint}")
+            raise Feedback(f"ring_bytes({n}, {n_bytes}) gave {got:.10g}. {hint}")
 
 
 def chunks_for(rng, n, sizes):
@@ -541,7 +550,7 @@ def latency_counts_once_a_step(student, rng):
     """2(n-1) steps, each with one latency"""
     for n in (2, 4, int(rng.integers(5, 50))):
         alpha = float(rng.uniform(1e-6, 1e-3))
-        got = float(student.call("ring_time", n, 0, alpha, 0.0))
+        got = to_number(student.call("ring_time", n, 0, alpha, 0.0))
         if not abs(got - 2 * (n - 1) * alpha) <= 1e-9 * alpha:  # so that NaN is wrong
             raise Feedback(
                 f"ring_time({n}, 0, alpha, 0): empty messages take {got / alpha:g} latencies. "
@@ -553,7 +562,7 @@ def latency_counts_once_a_step(student, rng):
 def bytes_travel_twice(student, rng):
     """2(n-1) messages of 1/n of the array"""
     for n in (2, 4, int(rng.integers(5, 50))):
-        got = float(student.call("ring_time", n, 10**6, 0.0, 1e-9)) / 1e-3
+        got = to_number(student.call("ring_time", n, 10**6, 0.0, 1e-9)) / 1e-3
         if not abs(got - 2 * (n - 1) / n) <= 1e-6:  # so that NaN is wrong
             raise Feedback(
                 f"ring_time({n}, n_bytes, 0, beta): sending takes {got:.4g} times n_bytes * beta. "
@@ -565,7 +574,7 @@ def bytes_travel_twice(student, rng):
 def only_one_half_combines(student, rng):
     """n-1 combines of 1/n of the array, and gamma may be left out"""
     for n in (2, 4, int(rng.integers(5, 50))):
-        got = float(student.call("ring_time", n, 10**6, 0.0, 0.0, 1e-9)) / 1e-3
+        got = to_number(student.call("ring_time", n, 10**6, 0.0, 0.0, 1e-9)) / 1e-3
         if not abs(got - (n - 1) / n) <= 1e-6:  # so that NaN is wrong
             raise Feedback(
                 f"ring_time({n}, n_bytes, 0, 0, gamma): combining takes {got:.4g} times "
@@ -581,7 +590,7 @@ def the_three_prices_add_up(student, rng):
         right = 2 * (n - 1) * (alpha + 60 / n * beta) + (n - 1) * 60 / n * gamma
         hint = "A message pays for being one and for its bytes; then its bytes are combined."
         try:
-            got = float(student.call("ring_time", n, 60, alpha, beta, gamma))
+            got = to_number(student.call("ring_time", n, 60, alpha, beta, gamma))
         except StudentError as error:
             raise Feedback(f"ring_time of {n} ranks: {error.type_name}.", hint=hint) from error
         if not abs(got - right) <= 1e-9 * (1 + right):
@@ -776,8 +785,9 @@ def the_result_is_that_of_the_plain_ring(student, rng):
         for rank, got in enumerate(run.results):
             if not np.array_equal(got, sum(inputs)):
                 raise Feedback(
-                    f"pipelined_ring over {n} ranks in {pieces} pieces: rank {rank} returned {got}, "
-                    f"expected {sum(inputs)}. In which steps is a piece combined, and in which kept?"
+                    f"pipelined_ring over {n} ranks in {pieces} pieces: rank {rank} returned "
+                    f"{first_difference(got, sum(inputs))}. In which steps is a piece combined, and "
+                    "in which kept?"
                 )
 
 

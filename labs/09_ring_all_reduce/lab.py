@@ -445,14 +445,16 @@ clock["your model"] = np.array([ring_time(CLOCK_RANKS, s, alpha, beta, gamma) fo
 messages = np.array([ring_time(CLOCK_RANKS, s, alpha, beta) for s in sizes])
 clock["messages + rest"] = messages + clock.pop("without messages")
 others = [name for name in clock if name != "yours"]
-print(f"{'bytes':>10}", *(f"{name:>16}" for name in others), "  (times as long as yours)")
+print("times as long as yours:")
+print(f"{'bytes':>10}", *(f"{name:>16}" for name in others))
 for i, n_bytes in enumerate(sizes):
     print(f"{n_bytes:>10,}", *(f"{clock[name][i] / clock['yours'][i]:>16.2f}" for name in others))
 
 # %%
 fig, ax = plt.subplots()
+looks = {"yours": {"marker": "o"}, "messages + rest": {"color": "k", "ls": "-", "lw": 1}}
 for name, seconds in clock.items():
-    ax.plot(sizes, seconds, marker="o" if name == "yours" else None, label=name)
+    ax.plot(sizes, seconds, label=name, **looks.get(name, {}))
 ax.set_xscale("log", base=2)
 ax.set(xlabel="array, bytes", ylabel="time, seconds", yscale="log")
 ax.set_title(f"All-reduce over {CLOCK_RANKS} ranks on this machine")

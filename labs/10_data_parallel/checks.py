@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from autograder.checks import RANK_SETTINGS, Feedback, check
+from autograder.checks import RANK_SETTINGS, Feedback, check, to_number
 from autograder.errors import StudentError
 
 TORCH_C10D = ("distributed", "_C._distributed_c10d")
@@ -863,7 +863,7 @@ def one_wire_in_order(student, rng):
         free = 0.0
         for at, takes in zip(ready, duration, strict=True):
             free = max(free, at) + takes
-        got = float(student.call("finish_time", ready, duration))
+        got = to_number(student.call("finish_time", ready, duration))
         if abs(got - free) < 1e-9:
             continue
         hint = "Follow the wire, one bucket after the other."
@@ -887,7 +887,7 @@ def arrays_will_do_too(student, rng):
         for at, takes in zip(ready, duration, strict=True):
             free = max(free, at) + takes
         try:
-            got = float(student.call("finish_time", ready, duration))
+            got = to_number(student.call("finish_time", ready, duration))
         except StudentError as error:
             raise Feedback(
                 f"finish_time on arrays of {n}: {error.type_name}.",

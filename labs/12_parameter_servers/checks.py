@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from autograder.checks import Feedback, LabSettings, check, close
+from autograder.checks import Feedback, LabSettings, check, close, to_number
 from autograder.errors import StudentError
 
 WITHHELD = (
@@ -114,7 +114,7 @@ def a_share_to_every_worker(student, rng):
     """one server sends its share to every worker"""
     for workers, servers in ((3, 1), (4, 2), (int(rng.integers(5, 50)), int(rng.integers(2, 9)))):
         n_bytes = 8 * servers * int(rng.integers(10, 1000))
-        got = float(student.call("server_bytes", workers, servers, n_bytes))
+        got = to_number(student.call("server_bytes", workers, servers, n_bytes))
         right = workers * n_bytes / servers
         hint = "What does it keep, and how many want it?"
         if got == workers * n_bytes and servers > 1:
@@ -141,7 +141,7 @@ def a_synchronous_step_lasts_as_long_as_its_slowest_worker(student, rng):
     """every synchronous step lasts as long as its slowest worker"""
     for workers, steps in ((3, 5), (5, 3), (1, 4)):
         times = table(rng, workers, steps)
-        got = float(student.call("sync_time", times))
+        got = to_number(student.call("sync_time", times))
         right = times.max(axis=0).sum()
         hint = "Write down when step 1 can begin, for 2 workers and 2 steps."
         if near(got, times.sum(axis=1).max(), right):
@@ -161,7 +161,7 @@ def without_waiting_the_slowest_worker_decides(student, rng):
     """an asynchronous run lasts as long as the worker with the longest sum"""
     for workers, steps in ((3, 5), (5, 3), (1, 4)):
         times = table(rng, workers, steps)
-        got = float(student.call("async_time", times))
+        got = to_number(student.call("async_time", times))
         right = times.sum(axis=1).max()
         hint = "When is each worker done, if it never waits?"
         if near(got, times.sum(axis=1).mean(), right):
@@ -223,7 +223,7 @@ def no_staleness_is_synchronous_and_no_bound_asynchronous(student, rng):
             (0, times.max(axis=0).sum(), "synchronous"),
             (steps, times.sum(axis=1).max(), "asynchronous"),
         ):
-            got = float(student.call("ssp_time", times, staleness))
+            got = to_number(student.call("ssp_time", times, staleness))
             if not abs(got - right) <= 1e-9 * right:
                 raise Feedback(
                     f"ssp_time of {steps} steps with staleness {staleness} gave {got:g}; the "
@@ -237,7 +237,7 @@ def each_step_waits_for_the_step_that_the_bound_names(student, rng):
     for staleness in (1, 2, int(rng.integers(3, 6))):
         times = table(rng, 4, 12)
         times[1, ::3] += 6.0
-        got = float(student.call("ssp_time", times, staleness))
+        got = to_number(student.call("ssp_time", times, staleness))
         right = ends_of(times, staleness).max()
         if not abs(got - right) <= 1e-9 * right:
             near = {s: ends_of(times, s).max() for s in (staleness - 1, staleness + 1)}
@@ -269,7 +269,7 @@ def a_step_ends_with_the_nth_gradient(student, rng):
     """the step ends with the n-th gradient to come, and the mean is over the steps"""
     for workers, backups in ((3, 2), (2, 0), (1, 3), (5, 1)):
         times = table(rng, workers + backups, 6) + np.arange(6) / 64
-        got = float(student.call("backup_time", times, workers))
+        got = to_number(student.call("backup_time", times, workers))
         ordered = np.sort(times, axis=0)
         right = ordered[workers - 1].mean()
         hint = "Sort one column: which of its times ends the step?"
@@ -291,7 +291,7 @@ def the_speedup_is_shared_among_all_who_are_paid(student, rng):
     """normalised speed-up is t_0 / t_b, times the share of the workers that are no backups"""
     for workers, backups in ((50, 3), (4, 0), (int(rng.integers(5, 30)), int(rng.integers(1, 9)))):
         t_0, t_b = (float(x) for x in rng.uniform(1, 2, size=2))
-        got = float(student.call("normalised_speedup", t_0, t_b, workers, backups))
+        got = to_number(student.call("normalised_speedup", t_0, t_b, workers, backups))
         right = t_0 / t_b * workers / (workers + backups)
         hint = "What are you paid for, and what do you pay?"
         if abs(got - t_b / t_0 * workers / (workers + backups)) < 1e-9:
@@ -308,7 +308,7 @@ def the_speedup_is_shared_among_all_who_are_paid(student, rng):
 
 def timed(student, rng, workers, servers, alpha, beta):
     n_bytes = 4 * servers * int(rng.integers(100, 999))
-    got = float(student.call("server_time", n_bytes, workers, servers, alpha, beta))
+    got = to_number(student.call("server_time", n_bytes, workers, servers, alpha, beta))
     return got, n_bytes
 
 
@@ -351,7 +351,7 @@ def latencies_of_the_busiest_rank(student, rng):
 def equal_times_at_the_crossover(student, rng):
     """at this fraction of the bytes, servers and ring take the same time"""
     for workers, servers in ((8, 1), (8, 4), (4, 4), (int(rng.integers(5, 40)), 3)):
-        got = float(student.call("crossover", workers, servers))
+        got = to_number(student.call("crossover", workers, servers))
         ring = 2 * (workers - 1) / workers
         busiest = 2 * workers / servers
         hint = "Put your fraction into both formulas."

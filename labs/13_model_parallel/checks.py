@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from autograder.checks import RANK_SETTINGS, Feedback, check, close
+from autograder.checks import RANK_SETTINGS, Feedback, check, close, to_number
 from autograder.errors import StudentError
 
 LATE = "torch.fx.experimental.symbolic_shapes"  # else each rank imports it, in backward(gradient)
@@ -281,7 +281,7 @@ def a_message_is_waited_for_at_each_boundary_both_ways(student, rng):
     """a message is waited for at each boundary, forward and backward; the others are hidden"""
     for stages, m in ((2, 8), (4, 6), (3, 2)):
         case, expected = step_case(rng, stages, m)
-        got = float(student.call("step_seconds", *case))
+        got = to_number(student.call("step_seconds", *case))
         waited = (got - (m + stages - 1) * (case[2] + case[3])) / case[4]
         if not np.isclose(got, expected, rtol=1e-9):
             why = "Draw two stages and two micro-batches, with a gap for each message."

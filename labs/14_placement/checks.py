@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from autograder.checks import RANK_SETTINGS, Feedback, check
+from autograder.checks import RANK_SETTINGS, Feedback, check, to_number
 
 LAB = replace(RANK_SETTINGS, preload=("numpy", "ddp_lab"))
 
 
 def near(got, expected, rel=1e-9):
     """Return whether a number is another, but for rounding; NaN is near nothing."""
-    return abs(float(got) - expected) <= rel * abs(expected) + 1e-15
+    return abs(to_number(got) - expected) <= rel * abs(expected) + 1e-15
 
 
 def drawn_graph(rng, nodes, readers=2):

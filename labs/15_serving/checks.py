@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from autograder.checks import Feedback, LabSettings, check, close
+from autograder.checks import Feedback, LabSettings, check, close, to_number
 from autograder.errors import StudentError
 
 WITHHELD = (
@@ -171,7 +171,7 @@ def as_many_arrive_as_are_computed(student, rng):
     for _ in range(4):
         per_item, fixed = rng.uniform(0.05, 0.2), rng.uniform(2, 5)
         rate = float(rng.uniform(0.5, 0.95) / per_item)
-        got = float(student.call("steady_batch", rate, fixed, per_item))
+        got = to_number(student.call("steady_batch", rate, fixed, per_item))
         arrive = rate * (fixed + per_item * got)
         if not abs(arrive - got) <= 1e-6 * arrive:
             raise Feedback(

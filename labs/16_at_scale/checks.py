@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from autograder.checks import RANK_SETTINGS, Feedback, check
+from autograder.checks import RANK_SETTINGS, Feedback, check, to_number
 
 WITHHELD = (
     *("ddp_lab.cost:FORMS", "ddp_lab.cost:all_reduce_time", "ddp_lab.cost:collective_time"),
@@ -16,7 +16,7 @@ LAB = replace(RANK_SETTINGS, preload=("numpy", "ddp_lab"), withheld=WITHHELD)
 
 def near(got, expected, rel=1e-6):
     """Return whether a number is another, but for rounding; NaN is near nothing."""
-    return abs(float(got) - expected) <= rel * abs(expected) + 1e-15
+    return abs(to_number(got) - expected) <= rel * abs(expected) + 1e-15
 
 
 def pair(student, name, *arguments):
@@ -103,7 +103,7 @@ def latency_and_bytes_are_those_of_the_closed_form(student, rng):
         n = float(rng.uniform(1e6, 1e9))
         alpha, beta = float(rng.uniform(1e-6, 1e-4)), float(rng.uniform(1e-10, 1e-9))
         want = 2 * (ranks - 1) * (alpha + n / ranks * beta)
-        got = float(student.call("ring_seconds", n, ranks, alpha, beta))
+        got = to_number(student.call("ring_seconds", n, ranks, alpha, beta))
         if near(got, want):
             continue
         hint = "How many messages does a rank send, one after another, and how large is each?"
@@ -121,7 +121,7 @@ def latency_and_bytes_are_those_of_the_closed_form(student, rng):
 @check("ring_seconds", requires="latency_and_bytes_are_those_of_the_closed_form")
 def one_rank_sends_nothing(student, rng):
     """one rank alone takes no time"""
-    if float(student.call("ring_seconds", 1e6, 1, 1e-5, 1e-9)) != 0:
+    if to_number(student.call("ring_seconds", 1e6, 1, 1e-5, 1e-9)) != 0:
         raise Feedback("ring_seconds for one rank is not 0. To whom would it send?")
 
 
@@ -144,7 +144,7 @@ def one_rank_a_host_is_a_ring_of_hosts(student, rng):
     inside, between = drawn_links(rng)
     for hosts in (2, 3, int(rng.integers(4, 40))):
         n = float(rng.integers(1, 90)) * 1e5
-        got = float(student.call("two_level_seconds", n, hosts, 1, inside, between))
+        got = to_number(student.call("two_level_seconds", n, hosts, 1, inside, between))
         _, want = two_levels(n, hosts, 1, inside, between)
         if not near(got, want):
             hint = "Over which link does a ring of hosts go, and how many are in it?"
@@ -159,7 +159,7 @@ def the_ranks_of_a_host_share_its_link(student, rng):
     inside, between = drawn_links(rng)
     for hosts, width in ((2, 2), (3, 8), (1, 4)):
         n = float(rng.integers(1, 90)) * 1e5
-        got = float(student.call("two_level_seconds", n, hosts, width, inside, between))
+        got = to_number(student.call("two_level_seconds", n, hosts, width, inside, between))
         near_s, far_s = two_levels(n, hosts, width, inside, between)
         if near(got, near_s + far_s):
             continue
@@ -228,7 +228,7 @@ def layers_and_embedding_are_counted(student, rng):
     for _ in range(3):
         layers, width, words = (int(k) for k in rng.integers((2, 8, 100), (99, 9000, 60_000)))
         want = 12 * layers * width**2 + words * width
-        got = float(student.call("transformer_params", layers, width, words))
+        got = to_number(student.call("transformer_params", layers, width, words))
         if near(got, want, 1e-12):
             continue
         hint = "Count one layer's matrices, then the embedding."
@@ -251,7 +251,7 @@ def zero(params, replicas, stage):
 def at_stage_0_everything_is_whole(student, rng):
     """at stage 0 a parameter takes 16 bytes however many replicas there are"""
     params, replicas = int(rng.integers(10**6, 10**9)), int(rng.integers(2, 999))
-    got = float(student.call("zero_bytes", params, replicas, 0))
+    got = to_number(student.call("zero_bytes", params, replicas, 0))
     if not near(got, 16 * params):
         raise Feedback(
             f"zero_bytes({params}, {replicas}, 0) gave {got:.6g}: {got / params:.4g} bytes a "
@@ -266,7 +266,7 @@ def each_stage_cuts_one_part_more(student, rng):
         params, replicas = int(rng.integers(10**6, 10**9)), int(rng.integers(2, 999))
         want, got = (
             zero(params, replicas, stage),
-            float(student.call("zero_bytes", params, replicas, stage)),
+            to_number(student.call("zero_bytes", params, replicas, stage)),
         )
         if near(got, want):
             continue
@@ -287,7 +287,7 @@ def forward_backward_and_forward_again(student, rng):
     params, tokens = float(rng.uniform(1e9, 1e12)), float(rng.uniform(1e9, 1e12))
     devices, speed = int(rng.integers(2, 5000)), float(rng.uniform(1e13, 3e14))
     want = 8 * params * tokens / devices / speed / 86_400
-    got = float(student.call("training_days", params, tokens, devices, speed))
+    got = to_number(student.call("training_days", params, tokens, devices, speed))
     if not near(got, want):
         hint = "How many flops has the run, and how many a second do all devices get done?"
         for factor, says in (
@@ -308,7 +308,7 @@ def what_is_kept_is_not_done_again(student, rng):
     """with recompute=False it is six"""
     speed = float(rng.uniform(1e13, 3e14))
     with_it, without = (
-        float(student.call("training_days", 1e11, 1e11, 64, speed, again))
+        to_number(student.call("training_days", 1e11, 1e11, 64, speed, again))
         for again in (True, False)
     )
     if not near(without, 0.75 * with_it):
@@ -365,7 +365,7 @@ def names_of(student):
 def the_loss_is_least_there(student, rng):
     """at this interval writes and lost work together cost least"""
     write, mtbf = float(rng.uniform(1, 300)), float(rng.uniform(3600, 90_000))
-    got, want = float(student.call("young_interval", write, mtbf)), math.sqrt(2 * write * mtbf)
+    got, want = to_number(student.call("young_interval", write, mtbf)), math.sqrt(2 * write * mtbf)
     if not near(got, want):
         hint = "Where is the derivative of w/t + t/2m zero?"
         if near(got, want / math.sqrt(2)):
@@ -390,7 +390,7 @@ def only_what_was_written_lasts(student, rng):
     interval, write, restart = (float(k) for k in rng.integers((20, 3, 5), (60, 15, 40)))
     gaps = restart + (interval + write) * rng.uniform(1.1, 9.9, size=30)
     want = lasting(gaps, interval, write, restart)
-    got = float(student.call("goodput", gaps, interval, write, restart))
+    got = to_number(student.call("goodput", gaps, interval, write, restart))
     if near(got, want):
         return
     hint = "Take one gap: a restart, then how many times interval and write?"
@@ -413,7 +413,7 @@ def a_failure_during_a_restart_costs_the_gap(student, rng):
     """a gap that is shorter than the restart adds no work, and takes none away"""
     gaps = np.array([500.0, float(rng.uniform(1, 30)), 700.0, float(rng.uniform(1, 30))])
     want = lasting(gaps, 50.0, 5.0, 60.0)
-    got = float(student.call("goodput", gaps, 50.0, 5.0, 60.0))
+    got = to_number(student.call("goodput", gaps, 50.0, 5.0, 60.0))
     if not near(got, want):
         raise Feedback(
             f"goodput of gaps of which two are shorter than the restart: got {got:.5f}, expected "

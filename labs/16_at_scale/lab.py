@@ -122,7 +122,7 @@ for n in HELD_OUT:
     compare(f"{n} bytes, held out, µs", (A + B * n) * 1e6, min(timed[n]) * 1e6)
 
 # %% [markdown]
-# **Reflect.** Where are the held-out points missed most? What would a fit to the *mean* times predict, and for which machine would that be right?
+# **Reflect.** Why is your rate not that of lab 00's memory, and where does a megabyte lie while it is summed 40 times? Where are the held-out points missed most? What would a fit to the *mean* times predict, and for which machine would that be right?
 #
 # *The real system.* `python -m ddp_lab calibrate` does this for five collectives. It asks the operating system whether a rank was taken off its core during a block of calls, throws such blocks away, and makes no claim where launches disagree.
 

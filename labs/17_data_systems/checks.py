@@ -4,7 +4,7 @@ from zlib import crc32
 
 import numpy as np
 
-from autograder.checks import Feedback, LabSettings, check, close
+from autograder.checks import Feedback, LabSettings, check, close, to_number
 
 LAB = LabSettings(preload=("numpy",))
 
@@ -690,7 +690,7 @@ def together_waits_for_as_many_slots_as_tasks(student, rng):
     """together: when as many slots as there are tasks are free; never where there are too few"""
     for n, tasks in ((4, 4), (6, 2), (5, 1), (int(rng.integers(4, 9)), 3)):
         free = (rng.permutation(n) + rng.uniform(0, 0.5, size=n)).tolist()
-        got = float(student.call("start_together", free, tasks))
+        got = to_number(student.call("start_together", free, tasks))
         want = sorted(free)[tasks - 1]
         hint = "Sort the times; which of them is the last that is needed?"
         if got == max(free) and want != max(free):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from autograder.checks import Feedback, close
+from autograder.checks import Feedback, close, to_number
 
 FLOATS = [np.float16, np.float32, np.float64]
 
@@ -100,3 +100,9 @@ def test_the_dtype_counts_where_it_is_asked_for() -> None:
     close(np.float32(1), np.float64(1), called="f()")
     with pytest.raises(Feedback, match="dtype float32, expected float64"):
         close(np.float32(1), np.float64(1), called="f()", same_dtype=True)
+
+
+def test_a_text_is_no_number() -> None:
+    assert to_number(np.float32(0.5)) == 0.5
+    with pytest.raises(TypeError, match=r"'0\.5' is a text, no number"):
+        to_number("0.5")

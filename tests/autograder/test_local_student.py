@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from autograder.checks import check, run_check
+from autograder.checks import Feedback, check, run_check
 from autograder.errors import CheckBroken, NotAttempted, NotPlainData, StudentError
 from autograder.grading.slicing import select_needed, statements_of
 from autograder.plain import MAX_DEPTH, to_plain
@@ -284,6 +284,19 @@ def test_ranks_that_all_wait_are_told_so_at_once(student, communicator) -> None:
         ranks = functools.partial(student.ranks, function, 2, [0, 0], communicator)
         shown = run_check(check("q")(lambda *_, ranks=ranks: ranks()), student, 1).output
         assert shown.startswith("Deadlock: every rank waits") and asked in shown
+
+
+def test_ranks_that_give_none_are_asked_for_a_return(student, communicator) -> None:
+    def silent(comm, x):
+        return None
+
+    @check("q")
+    def each_has_the_sum(student, rng):
+        run = student.ranks(silent, 2, [0, 0], communicator)
+        raise Feedback(f"rank 0 returned {run.results[0]}, expected 3.")
+
+    said = run_check(each_has_the_sum, student, 1).output
+    assert said.endswith("expected 3. Does your function end in a return?")
 
 
 RANKS = """
