@@ -106,6 +106,9 @@ def _array(numpy: Any, array: Any, where: str) -> Any:
     if array.dtype.kind not in ARRAY_KINDS:
         none = " It holds None." if array.dtype == object and None in array.reshape(-1) else ""
         raise NotPlainData(f"{where} is an array of dtype {array.dtype}, expected numbers.{none}")
+    kind, n_bytes = array.dtype.kind, array.dtype.itemsize
+    if n_bytes > (widest := {"f": 8, "c": 16}.get(kind, n_bytes)):  # long double does not travel
+        array = array.astype(f"{kind}{widest}")
     if isinstance(array, numpy.generic):
         return array
     return numpy.array(array, dtype=array.dtype, copy=True, order="C", subok=False)

@@ -30,6 +30,7 @@ _BINDING = re.compile(
 MAX_STATEMENTS = 10_000  # at the top level; the longest honest labs have a twentieth
 _BUILTINS = frozenset(dir(builtins))
 _WORD = re.compile(r"[^\W\d]\w*")
+_ESCAPE = re.compile(r"\\[nrt]")  # in a string that is code, before a word
 _BINDS_BY_TEXT = frozenset({"__main__", "exec", "globals", "locals", "setattr", "vars"})
 _COMPREHENSIONS = frozenset({"listcomp", "setcomp", "dictcomp", "genexpr"})
 _NEARBY = 200  # bytes after a statement that are looked at for a `;`
@@ -146,14 +147,20 @@ def definitions(statements: Sequence[Analysed]) -> dict[str, str]:
 def words_of_hidden_bindings(statements: Sequence[Analysed]) -> frozenset[str]:
     """Return the words of statements that may bind names which their text does not show to bind.
 
-    Such as `exec("def f(x): ...")`, `globals()["f"] = g`, or a file with `f` in it; and the words
-    of what these read, for `exec(code)` or `globals().update(answers())`.
+    Such as `exec("def f(x): ...")`, `globals()["f"] = g`, a function with `global f`, or a file
+    with `f` in it; and the words of what these read, for `exec(code)` or
+    `globals().update(answers())`.
     """
-    hidden = [s for s in statements if s.ambient or not _BINDS_BY_TEXT.isdisjoint(s.reads)]
+    hidden = [s for s in statements if s.ambient or _binds_by_text(s)]
     by_name = definitions(statements)
     read = {by_name[name] for s in hidden for name in s.reads & by_name.keys()}
     texts = {*read, *(s.statement.text for s in hidden)}
-    return frozenset(word for text in texts for word in _WORD.findall(text))
+    return frozenset(word for text in texts for word in _WORD.findall(_ESCAPE.sub(" ", text)))
+
+
+def _binds_by_text(statement: Analysed) -> bool:
+    words = _WORD.findall(statement.statement.text)
+    return "global" in words or not _BINDS_BY_TEXT.isdisjoint(statement.reads)
 
 
 def same_code(text: str, other: str) -> bool:

@@ -6,6 +6,7 @@ AUTOGRADER_SERVER, and AUTOGRADER_TOKEN or a file named by AUTOGRADER_TOKEN_FILE
 
 import json
 import os
+import re
 import secrets
 import urllib.error
 import urllib.request
@@ -222,6 +223,9 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
+_NAMES_OPERATION = re.compile(r"[\w.-]+( [\w.-]+)?: ")  # as a message begins: "submit: ..."
+
+
 def _path(*names: str, **query: object) -> str:
     """Return an address of the interface; what is empty is not asked for, and True is 1."""
     asked = {
@@ -259,7 +263,7 @@ def _detail(what: str, error: urllib.error.HTTPError) -> str:
     try:
         detail = json.loads(error.read(_ANSWER_BYTES))["detail"]
         if isinstance(detail, str):
-            return detail
+            return detail if _NAMES_OPERATION.match(detail) else f"{what}: {detail}"
     except (OSError, HTTPException, ValueError, KeyError, TypeError):
         pass
     return f"{what}: the server answered {error.code} {error.reason}. Check the address."

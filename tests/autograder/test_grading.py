@@ -336,6 +336,17 @@ def test_what_a_cell_writes_and_sets_is_there_for_others(sample_lab, notebook) -
     assert (outcomes(report)["scale"], outcomes(report)["sum_rows"]) == ({CORRECT}, {CORRECT})
 
 
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "exec('k = 1\\npredicted_size = 3')",
+        "def f():\n    global predicted_size\n    predicted_size = 3\nf()",
+    ],
+)
+def test_a_variable_that_no_statement_shows_to_bind_is_attempted(grader, notebook, cell) -> None:
+    assert outcomes(grader.grade(notebook([("code", cell)])))["predicted_size"] == {CORRECT}
+
+
 @pytest.mark.parametrize("kind", ["source", "released", "source without cells"])
 def test_what_the_lab_itself_shows_does_not_run_for_a_check_that_fails(
     sample_lab, sample_directory, tmp_path, capsys, kind: str

@@ -200,6 +200,8 @@ class Word(str):
         (Tensor(np.ones(2)), np.ones(2)),
         (np.ones(2).view(Subclassed), np.ones(2)),
         (np.asfortranarray(np.ones((2, 3))), np.ones((2, 3))),
+        (np.ones(2, np.longdouble), np.ones(2)),
+        (np.clongdouble(1.5), np.complex128(1.5)),
     ],
 )
 def test_values_become_plain(value: object, plain: object) -> None:

@@ -80,6 +80,9 @@ class ClusterGrader:
             self._require_workers(client)
         if self._closed:
             raise GraderDied("the server is stopping")
+        if future.cancelled():  # as all are when the connection is lost
+            self._let_go()
+            raise self._gone()
         answer = future.result()
         if "lost" in answer:
             raise GraderDied(printable(answer["lost"], 300))
@@ -103,10 +106,14 @@ class ClusterGrader:
         """Refuse to wait for ever where nobody grades."""
         if client.status != "running":
             self._let_go()
-            raise GraderUnable(f"cluster: the scheduler at {self._address} is gone")
+            raise self._gone()
         if not client.scheduler_info(n_workers=-1)["workers"]:
             problem = f"cluster: the scheduler at {self._address} has no workers"
             raise GraderUnable(f"{problem}. Start one with: dask worker {self._address}")
+
+    def _gone(self) -> GraderUnable:
+        problem = f"cluster: the scheduler at {self._address} is gone"
+        return GraderUnable(f"{problem}. Start one with: dask scheduler")
 
     def close(self) -> None:
         """Release the cluster; see `Grader`."""
@@ -153,7 +160,8 @@ def _dask() -> Any:
     with contextlib.suppress(ImportError):  # which is said below
         import dask
 
-        log_there = {"version": 1, "disable_existing_loggers": False}
+        quiet = {"distributed.utils": {"level": "CRITICAL"}}  # what is lost is said by who asked
+        log_there = {"version": 1, "disable_existing_loggers": False, "loggers": quiet}
         limit = {"distributed.admin.large-graph-warning-threshold": "1 GiB"}
         dask.config.set({"logging": log_there, **limit})
     return import_dask("serve")

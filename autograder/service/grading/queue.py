@@ -166,8 +166,9 @@ class Queue:
             busy = self.work(grader)
             self._trouble = None
         except Exception as error:  # the lease runs out and is taken again
-            log.exception("queue: a worker could not read or write the database")
-            self._trouble = _first_line(error)
+            before, self._trouble = self._trouble, _first_line(error)
+            if self._trouble != before:  # once, for the log may be on the disk that is full
+                log.exception("queue: a worker could not read or write the database")
             busy = False
         return busy
 

@@ -115,10 +115,13 @@ def _cannot_open(url: str | sa.URL, error: Exception) -> str:
 def _next_step(address: sa.URL, cause: str) -> str:
     if any(sign in cause for sign in _FULL):
         return "Is its disk full? Make room, and start again: what is in it is kept."
+    if any(sign in cause for sign in _DAMAGED):
+        return "It is damaged, or none: `autograder restore --data NEW FILE` restores a copy."
     if address.get_backend_name() == "sqlite":
         return "Check the path."
     return "Does PostgreSQL run there, and does it let this user in?"
 
 
 # What SQLite and PostgreSQL say of a disk without room, a write that it cuts short among them.
+_DAMAGED = ("malformed", "not a database")
 _FULL = ("disk is full", "disk I/O error", "No space left")

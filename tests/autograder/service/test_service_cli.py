@@ -297,6 +297,25 @@ def test_a_page_is_no_answer_of_a_course_server(tmp_path: Path) -> None:
     assert not out.exists()
 
 
+class FullDisk(Portal):
+    """Refuses as a course server does whose disk is full."""
+
+    def do_GET(self) -> None:
+        self.send_response(507)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(b'{"detail": "there is no room to store this. Try again in 30 s."}')
+
+
+def test_what_a_server_says_of_every_request_begins_with_the_commands_name() -> None:
+    with HTTPServer(("127.0.0.1", 0), FullDisk) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        where = ["--server", f"http://127.0.0.1:{server.server_port}", "--token", "t"]
+        done = in_this_process("status", "1", *where)
+        server.shutdown()
+    assert done.stderr == "autograder: status: there is no room to store this. Try again in 30 s.\n"
+
+
 def test_a_server_that_is_no_course_server_gets_a_message() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

@@ -132,7 +132,9 @@ class Course:
         return self.staff._json("queue", "/api/queue")
 
     def paused(self, why: str) -> None:
-        assert why in until(lambda: self.queue()["reason"])
+        reason = until(lambda: self.queue()["reason"])
+        assert why in reason
+        assert "Cancelled" not in reason
 
     def drained(self) -> bool:
         found = self.queue()

@@ -416,6 +416,21 @@ def test_what_waits_is_not_forgotten_where_the_database_fails_as_a_lab_is_mended
     assert entry and entry.state == "graded"
 
 
+def test_a_disk_that_stays_full_is_logged_once(
+    claims: Claims, grader: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Full:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(claims, name)
+
+        def claim(self, *_: Any, **__: Any) -> Any:
+            raise OSError("database or disk is full")
+
+    queue = queue_over(Full(), grader)  # type: ignore[arg-type]
+    assert not any(queue._try(grader) for _ in range(3))
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
 def test_another_server_tries_one_of_what_is_held_before_the_others(
     claims: Claims, store: Store, ada: Person, grader: Any, clock: Clock
 ) -> None:
@@ -650,5 +665,5 @@ def test_a_database_of_another_layout_is_refused(start: Callable[..., Any], sett
 def test_a_file_that_is_no_database_is_refused(start: Callable[..., Any], settings: Any) -> None:
     settings.data.mkdir()
     (settings.data / "course.sqlite3").write_text("certainly not a database" * 100)
-    with pytest.raises(StartError, match="cannot be opened"), start():
+    with pytest.raises(StartError, match=r"cannot be opened.*restores a copy"), start():
         pass
