@@ -229,9 +229,11 @@ def empty(shape: tuple[int, ...], dtype: np.dtype) -> "Array":
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype) -> "Array":
-    """Return an array of zeros, a large one in cached memory."""
-    array = empty(shape, dtype)
-    array.fill(0)
+    """Return an array of zeros, a large one in cached memory; both are written as bytes."""
+    if math.prod(shape) * dtype.itemsize <= LARGE:
+        return np.zeros(shape, dtype)
+    array = cpu.empty(shape, dtype)
+    array.reshape(-1).view(np.uint8).fill(0)
     return array
 
 
@@ -339,6 +341,15 @@ def empty_as(array: "Array", shape: tuple[int, ...]) -> "Array":
     order += axes[-1:]
     array_in_order = empty(tuple(map(shape.__getitem__, order)), array.dtype)
     return array_in_order.transpose(sorted(axes, key=order.__getitem__))
+
+
+def zeros_as(array: "Array") -> "Array":
+    """Return zeros of the shape and dtype of an array, which lie in memory as it does."""
+    if array.flags.c_contiguous:
+        return zeros(array.shape, array.dtype)
+    like = empty_as(array, array.shape)
+    like.fill(0)
+    return like
 
 
 def rows_of(view: "Array", shape: tuple[int, ...]) -> "Array":

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.allocator import empty_as
+from ...arrays.allocator import empty_as, zeros_as
 from ...arrays.library import Array
 from .adding import add_at
 from .indexing import Slice, Take, locate
@@ -52,8 +52,7 @@ class Part:
         if self._whole is None:
             whole = _join(self._pieces, self.like)
             if whole is None:
-                whole = empty_as(self.like, self.like.shape)
-                whole.fill(0)
+                whole = zeros_as(self.like)
                 self.add_to(whole)
             self._whole, self._pieces = whole, []
         return self._whole
