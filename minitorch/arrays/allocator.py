@@ -41,13 +41,11 @@ TURNED_FROM = 2**20
 UNPACKED, UNPACKED_TURNED = 10**6, 1200
 """Products of numbers, up to which OpenBLAS may read matrices where they lie; of a matrix and a
 turned one the results, too. Source: its sgemm_small_kernel_permit_skylakex.c."""
+NEAR = 128 * 2**10
+"""Bytes of a turned array up to which NumPy copies it as fast as by columns."""
 COLUMNS, MOST_COLUMNS = 8, 64
 """Columns of a transposed matrix copied at a time: of more, rows whose size is a multiple of a page
 push each other out of the nearest cache. Of half that multiple it has room for twice as many."""
-LARGE = 128 * 2**10
-"""Bytes above which the C library asks the system for fresh pages, and the detour here pays."""
-
-
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc's malloc.h
 
 
@@ -68,7 +66,9 @@ def keep_freed_memory() -> bool:
     return bool(mallopt(M_MMAP_THRESHOLD, 2**25) and mallopt(M_TRIM_THRESHOLD, 2**26))
 
 
-keep_freed_memory()
+LARGE = 2**20 if keep_freed_memory() else 2**17
+"""Bytes above which the detour here pays, which takes as long as the arithmetic on a few 10,000
+numbers. A C library that keeps nothing asks the system for fresh pages from 128 KiB on."""
 
 _HOST = (np.ndarray, np.generic)
 
@@ -229,9 +229,11 @@ def empty(shape: tuple[int, ...], dtype: np.dtype) -> "Array":
 
 
 def zeros(shape: tuple[int, ...], dtype: np.dtype) -> "Array":
-    """Return an array of zeros, a large one in cached memory."""
-    array = empty(shape, dtype)
-    array.fill(0)
+    """Return an array of zeros, a large one in cached memory; both are written as bytes."""
+    if math.prod(shape) * dtype.itemsize <= LARGE:
+        return np.zeros(shape, dtype)
+    array = cpu.empty(shape, dtype)
+    array.reshape(-1).view(np.uint8).fill(0)
     return array
 
 
@@ -341,11 +343,20 @@ def empty_as(array: "Array", shape: tuple[int, ...]) -> "Array":
     return array_in_order.transpose(sorted(axes, key=order.__getitem__))
 
 
+def zeros_as(array: "Array") -> "Array":
+    """Return zeros of the shape and dtype of an array, which lie in memory as it does."""
+    if array.flags.c_contiguous:
+        return zeros(array.shape, array.dtype)
+    like = empty_as(array, array.shape)
+    like.fill(0)
+    return like
+
+
 def rows_of(view: "Array", shape: tuple[int, ...]) -> "Array":
     """Return a strided view of NumPy memory under another shape, its elements in rows."""
-    if view.nbytes <= LARGE or view.flags.c_contiguous:
+    if view.nbytes <= NEAR or view.flags.c_contiguous:
         return np.ascontiguousarray(view).reshape(shape)
-    out = cpu.empty(view.shape, view.dtype)
+    out = empty(view.shape, view.dtype)
     step = view.shape[-1]
     if view.ndim == 2 and view.flags.f_contiguous:
         apart = PAGE // math.gcd(PAGE, step * view.itemsize)

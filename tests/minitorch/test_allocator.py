@@ -135,7 +135,7 @@ def test_blocks_in_use_never_overlap_and_the_counters_add_up(
 
 
 def test_large_results_of_operators_lie_in_cached_memory_and_are_right() -> None:
-    x = np.random.default_rng(0).standard_normal((300, 400)).astype(np.float32)
+    x = np.random.default_rng(0).standard_normal((520, 520)).astype(np.float32)
     a = minitorch.tensor(x, requires_grad=True)
     before = allocator.cpu.stats()
     for _ in range(3):
@@ -160,7 +160,7 @@ def test_a_transposed_array_is_copied_in_rows(shape: tuple[int, ...]) -> None:
 def test_all_memory_returns_when_the_tensors_are_gone() -> None:
     gc.collect()
     start = allocator.cpu.stats()["allocated"]
-    y = minitorch.ones(400, 400) * 3.0
+    y = minitorch.ones(520, 520) * 3.0
     assert allocator.cpu.stats()["allocated"] > start
     del y
     assert allocator.cpu.stats()["allocated"] == start

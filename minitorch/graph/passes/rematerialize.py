@@ -13,7 +13,6 @@ import math
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 
-from ...arrays.allocator import LARGE
 from ...errors import GraphError
 from ...ops.elementwise.casting import Cast
 from ...ops.elementwise.rows import Elementwise
@@ -26,6 +25,7 @@ from .fused import FusedReduction, FusedSequence
 from .rewrite import may_change, over, simple
 
 CHEAP = (Cast, Elementwise, FusedSequence, LayerNorm, Standardize)
+LARGE = 2**17  # bytes of a value from which on its memory counts
 WAIT = 4  # steps between two uses from which on a value counts as waiting
 WORTH = 8  # byte-steps saved for one by which an input must live longer
 

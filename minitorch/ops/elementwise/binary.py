@@ -10,7 +10,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from ...arrays.allocator import LARGE
+from ...arrays import allocator
 from ...arrays.library import HOST_TYPES, Array, Namespace, as_dtype, bool_, dtype_of
 from ...errors import ArgumentError, DTypeError
 from ...op import Kind, Value, apply
@@ -20,6 +20,8 @@ from .rows import NUMBERS, ROWS, Compute, Elementwise, Partial, binary
 from .unary import log, minus, same, sigmoid, trunc, zero
 
 SOME = 2**10  # bytes of each of two arrays that broadcast, from which on their result is large
+LARGE = 2**17  # bytes of an array that another is repeated for by a kernel
+SHARED = min(2**19, allocator.LARGE)  # bytes from which on threads share a call of NumPy's
 
 
 def _share_large(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Callable[..., Array]:
@@ -28,7 +30,8 @@ def _share_large(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Ca
     def compute(xp: Namespace, a: Array, b: Array) -> Array:
         if type(a) is np.ndarray:
             size, other = a.nbytes, b.nbytes
-            if size > LARGE or other > LARGE or (size > SOME < other and a.shape != b.shape):
+            repeats = size > LARGE or other > LARGE or size > SOME < other
+            if size >= SHARED or other >= SHARED or (repeats and a.shape != b.shape):
                 return compiled.call_on_threads(ufunc, a, b)
         return plain(a, b)
 

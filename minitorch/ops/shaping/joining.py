@@ -55,11 +55,7 @@ class Cat(AlongDim):
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Each input gets its part of the gradient."""
         ends = itertools.accumulate([x.shape[self.dim] for x in node.inputs], initial=0)
-        parts = _pieces(self.dim, tuple(itertools.pairwise(ends)))
-        return [
-            apply(part, out_grad) if wanted else None
-            for part, wanted in zip(parts, node.wants, strict=True)
-        ]
+        return _take(_pieces(self.dim, tuple(itertools.pairwise(ends))), out_grad, node.wants)
 
 
 class Stack(AlongDim):
@@ -84,11 +80,14 @@ class Stack(AlongDim):
         return Spec((*shape[: self.dim], len(specs), *shape[self.dim :]), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        slices = _slices(self.dim, len(node.wants))
-        return [
-            apply(part, out_grad) if wanted else None
-            for part, wanted in zip(slices, node.wants, strict=True)
-        ]
+        return _take(_slices(self.dim, len(node.wants)), out_grad, node.wants)
+
+
+def _take(parts: Sequence[Slice], x: Any, wants: Sequence[bool]) -> Sequence[Any]:
+    """Return the slices of `x` that are wanted, of what may be many."""
+    if type(x) is np.ndarray:
+        return [part.compute(np, x) for part in parts]
+    return [apply(part, x) if wanted else None for part, wanted in zip(parts, wants, strict=True)]
 
 
 @functools.lru_cache(64)

@@ -1,6 +1,6 @@
 """Gradients of picks: 0 but where elements were picked, and kept as that part alone.
 
-May import: NumPy, arrays, adding, indexing.
+May import: NumPy, arrays, adding, indexing, joining.
 """
 
 from collections.abc import Sequence
@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.allocator import empty_as
+from ...arrays.allocator import empty_as, zeros_as
 from ...arrays.library import Array
 from .adding import add_at
 from .indexing import Slice, Take, locate
+from .joining import Stack
 
 
 class Part:
@@ -23,9 +24,11 @@ class Part:
 
     __array_ufunc__ = None  # array + part is the part's to add
 
+    __slots__ = ("_pieces", "_size", "_whole", "like", "values")
+
     def __init__(self, values: Array, pattern: Any, indices: Sequence[Array], like: Array) -> None:
         self.values, self.like = values, like
-        self._pieces, self._size = [(values, pattern, tuple(indices))], values.size
+        self._pieces, self._size = [(values, pattern, indices)], values.size
         self._whole: Array | None = None
 
     def add_to(self, whole: Array) -> None:
@@ -38,7 +41,7 @@ class Part:
                 part = whole[pattern if Ellipsis in pattern else (*pattern, ...)]
                 part += values
                 continue
-            view, index = locate(whole, pattern, indices)
+            view, index = locate(whole, pattern, tuple(indices))
             if index:
                 add_at(view, index, values)
             else:
@@ -47,12 +50,9 @@ class Part:
     def dense(self) -> Array:
         """Return the gradient with its zeros: an array that lies in memory as the value does."""
         if self._whole is None:
-            whole = empty_as(self.like, self.like.shape)
-            if _cover([pattern for _, pattern, _ in self._pieces], whole.shape):
-                for values, pattern, _ in self._pieces:
-                    whole[pattern] = values
-            else:
-                whole.fill(0)
+            whole = _join(self._pieces, self.like)
+            if whole is None:
+                whole = zeros_as(self.like)
                 self.add_to(whole)
             self._whole, self._pieces = whole, []
         return self._whole
@@ -78,24 +78,37 @@ class Part:
         return self
 
 
-def _cover(patterns: Sequence[tuple[Any, ...]], shape: tuple[int, ...]) -> bool:
-    """Tell whether these are slices along one axis that have each element of it once."""
-    axis = len(patterns[0]) - 1
+def _join(pieces: Sequence[tuple[Array, Any, Any]], like: Array) -> Array | None:
+    """Return slices along one axis side by side, if they have each element of it once."""
+    axis = len(pieces[0][1]) - 1
     whole = (slice(None),) * axis
-    if axis < 0 or len(patterns) == 1 or any(pattern[:-1] != whole for pattern in patterns):
-        return False
-    last = [pattern[-1] for pattern in patterns]
-    if set(map(type, last)) == {int}:  # as those of `unbind`
-        return sorted(last) == list(range(shape[axis]))
-    bounds = []
-    for item in last:
-        part = slice(item, item + 1 or None) if type(item) is int else item
-        if type(part) is not slice or part.step not in (None, 1):
-            return False
-        bounds.append(part.indices(shape[axis])[:2])
-    ends = [0, *(stop for _, stop in sorted(bounds))]
-    starts = [*(start for start, _ in sorted(bounds)), shape[axis]]
-    return starts == ends
+    if axis < 0 or len(pieces) == 1 or any(pattern[:-1] != whole for _, pattern, _ in pieces):
+        return None
+    items = [pattern[-1] for _, pattern, _ in pieces]
+    kinds, order = set(map(type, items)), _order(items, like.shape[axis])
+    if order is None or len(kinds) > 1:
+        return None
+    values = [pieces[i][0] for i in order]
+    if kinds == {slice}:
+        return np.concatenate(values, axis, out=empty_as(like, like.shape))
+    if like.flags.c_contiguous:
+        return Stack(axis).compute(np, *values)
+    return np.stack(values, axis, out=empty_as(like, like.shape))
+
+
+def _order(items: Sequence[Any], size: int) -> list[int] | None:
+    """Return the order in which numbers and slices have each position once; None if none has."""
+    bounds = [
+        (item, item + 1)
+        if type(item) is int
+        else item.indices(size)[:2]
+        if type(item) is slice and item.step in (None, 1)
+        else (-1, -1)
+        for item in items
+    ]
+    order = sorted(range(len(items)), key=bounds.__getitem__)
+    ends = [0, *(bounds[i][1] for i in order)]
+    return order if ends == [*(bounds[i][0] for i in order), size] else None
 
 
 PICKING = frozenset([Slice, Take])
