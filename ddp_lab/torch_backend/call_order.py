@@ -15,7 +15,7 @@ import torch
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.handle import Crew, Handle, Worker
 from ddp_lab.torch_backend.future import Name, name_of_call
-from ddp_lab.torch_backend.work import Result, Running, limit
+from ddp_lab.torch_backend.work import Limit, Result, Running
 from ddp_lab.transport import header as headers
 
 LANES = 2  # of a group over several hosts
@@ -76,7 +76,7 @@ class CallOrder:
         comm = self._comm.aside(context_of(name)) if name else lane.comm
 
         def run() -> None:
-            with limit(comm, timeout_s, is_own=is_own):
+            with Limit(comm, timeout_s, is_own=is_own):
                 job(comm)
 
         handle = Handle()
