@@ -1,6 +1,6 @@
 """The order in which a group's collectives run, and the threads that run them.
 
-May import: torch, communicator, future, handle, transport, work.
+May import: torch, backward_end, communicator, future, handle, transport, work.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ import torch
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.handle import Crew, Handle, Worker
+from ddp_lab.torch_backend.backward_end import note_start
 from ddp_lab.torch_backend.future import Name, name_of_call
 from ddp_lab.torch_backend.work import Limit, Result, Running
 from ddp_lab.transport import header as headers
@@ -93,6 +94,7 @@ class CallOrder:
                 self._crew.run(lambda: handle.run(run_there))
             else:
                 handle = lane.last = lane.worker.submit(run_there)
+            note_start(handle)
         if not isinstance(result, Result):
             result = Result(result)
         work = Running(handle, result, name or (group_name, number), self._crew)
