@@ -88,8 +88,12 @@ class ThreadWorld:
             else:
                 receive.accept(*message)
 
+    def take_in(self, src: int) -> None:
+        """Take in what has come from `src`: of threads, all has."""
+
     def has(self, src: int, dst: int, channel: int) -> bool:
         """Return whether a message is there that nobody asked for yet."""
+        self.take_in(src)
         return (src, dst, channel) in self._arrived
 
     def wait(self, receive: "Receive", timeout_s: float | None) -> None:
@@ -202,6 +206,8 @@ class Receive:
 
     def test(self) -> bool:
         """Return whether the message has come."""
+        if not self.done:
+            self._world.take_in(self.src)
         return self.done
 
 

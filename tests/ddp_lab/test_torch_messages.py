@@ -2,6 +2,7 @@
 
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -61,3 +62,19 @@ def test_a_message_fills_any_tensor_of_its_size(y: Any, groups: list[ProcessGrou
     groups[0].send([torch.arange(6.0).reshape(2, 3)], 1, 5)
     groups[1].recv([y], 0, 5).wait()
     assert y.flatten().tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_who_asks_for_a_message_takes_it_in_himself(groups: list[ProcessGroup]) -> None:
+    """So a receive from any rank, and a loop over is_completed(), wait for no other thread."""
+    y, end = torch.zeros(4), time.monotonic() + 60
+    transport: Any = groups[1].comm._transport
+    transport._closed = True  # its thread ends, as if it never came to run
+    next(t for t in threading.enumerate() if t.name == "ddp_lab links 1").join()
+    transport._closed = False
+    groups[0].send([torch.arange(4.0)], 1, 0)
+    while not groups[1].comm.probe(0) and time.monotonic() < end:
+        time.sleep(0.001)
+    work = groups[1].recv_anysource([y], 0)
+    work.wait()
+    assert (work.source_rank(), y.tolist()) == (0, [0, 1, 2, 3])
+    assert time.monotonic() < end

@@ -67,6 +67,12 @@ class TcpWorld(ThreadWorld):
         with self._locks[dst]:
             return take_first(self._wanted, (src, dst, channel))
 
+    def take_in(self, src: int) -> None:
+        connection = self.connections.get(src)
+        if connection is not None:
+            connection.read_if_free()
+            connection.read_at = time.monotonic()  # who asks once, asks again soon
+
     def wake(self, rank: int) -> None:
         """Have who sleeps until a message comes look again."""
         if self._sleepers[rank]:
