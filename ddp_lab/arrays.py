@@ -57,19 +57,33 @@ def _from_tensor(torch: Any, tensor: Any, operation: str) -> NDArray:
             f"{operation}: not a dense tensor with values: got layout {tensor.layout}, dtype "
             f"{tensor.dtype} on {tensor.device}. Convert it first, for example by to_dense()."
         )
-    tensor = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
     try:
-        lent = np.asarray(Lent(tensor, _carrier(tensor.dtype).str))
+        if lies_in_main_memory(tensor):
+            return lend(tensor.detach() if tensor.requires_grad else tensor)
+        return lend(tensor.detach().cpu().resolve_conj().resolve_neg().contiguous())
     except TypeError as error:
         raise InvalidArgument(
             f"{operation}: ranks cannot send this dtype: got {tensor.dtype}, expected floats of 16 "
             "bits or more, complex, integers or bool. Convert it, or send its view(torch.uint8)."
         ) from error
-    return lent.view(BFLOAT16) if tensor.dtype == torch.bfloat16 else lent
+
+
+def lies_in_main_memory(tensor: Any) -> bool:
+    """Return whether a dense tensor's elements lie there one after the other, as they are."""
+    return bool(
+        tensor.is_cpu and tensor.is_contiguous() and not (tensor.is_conj() or tensor.is_neg())
+    )
+
+
+def lend(tensor: Any) -> NDArray:
+    """Return the memory of such a tensor. After `numpy()`, torch would not resize it any more."""
+    typestr, dtype = _dtypes(tensor.dtype)
+    lent = np.asarray(Lent(tensor, typestr))
+    return lent if dtype is None else lent.view(dtype)
 
 
 class Lent:
-    """The memory of a tensor for NumPy. After `numpy()`, torch would not resize it any more."""
+    """A tensor as NumPy asks for it."""
 
     __slots__ = ("__array_interface__", "_tensor")
 
@@ -78,6 +92,13 @@ class Lent:
         place = tensor.data_ptr(), False
         shape = tuple(tensor.shape)
         self.__array_interface__ = {"version": 3, "typestr": typestr, "shape": shape, "data": place}
+
+
+@functools.cache
+def _dtypes(dtype: Any) -> tuple[str, Any]:
+    """Return NumPy's word for a torch dtype, and the dtype to view it by, None if it is that."""
+    carrier = _carrier(dtype)
+    return carrier.str, BFLOAT16 if dtype_of(dtype)[0] == BFLOAT16 else None
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from ddp_lab.arguments import shape_of, wait_limit
-from ddp_lab.arrays import TORCH, device_of, dtype_of, outside, to_numpy
+from ddp_lab.arrays import TORCH, dtype_of, lies_in_main_memory, outside, to_numpy
 from ddp_lab.errors import InvalidArgument, Mismatch
 from ddp_lab.reduction import combine
 from ddp_lab.transport import header as headers
@@ -26,6 +26,8 @@ from ddp_lab.transport.board import Board, Watched
 from ddp_lab.transport.links.link import Hosts, Link, within
 from ddp_lab.transport.record import Recorder
 from ddp_lab.transport.shm.rendezvous import SharedRendezvous
+
+WHOLE = int | np.integer
 
 
 class Messenger:
@@ -166,15 +168,18 @@ class Messenger:
         """Start receiving: `irecv(src)` or `irecv(buffer, src)`; `wait()` returns the array."""
         if src is None:
             buffer, src = None, buffer
-        if np.ndim(src):
+        if not isinstance(src, int) and np.ndim(src):
             raise InvalidArgument(
                 f"recv: no rank to receive from: got an array of shape {np.shape(src)} in its "
                 "place, expected recv(src) or recv(buffer, src). Give the rank last."
             )
-        self._check_rank("recv", src)
         array = None if buffer is None else self._writable(buffer, "recv")
-        work = self._transport.irecv(self._members[src], channel=self._channel, buffer=array)
-        return Receiving(self, work, src, buffer)
+        return Receiving(self, self.expect(src, array), src, buffer, array)
+
+    def expect(self, src: Any, place: NDArray | None) -> Work:
+        """Start receiving from rank `src`, into `place` if it fits; its `wait()` checks nothing."""
+        self._check_rank("recv", src)
+        return self._transport.irecv(self._members[src], channel=self._channel, buffer=place)
 
     def sendrecv(self, x: Any, dst: int, src: int) -> Any:
         """Send `x` to rank `dst` and return what rank `src` sent, both at the same time."""
@@ -209,14 +214,31 @@ class Messenger:
     def take(self, src: int, buffer: NDArray | None = None) -> NDArray:
         """Return the next array from `src`, checked to belong to this collective."""
         work = self._transport.irecv(self._members[src], channel=self._channel, buffer=buffer)
-        try:
-            array = work.wait()
-        except Mismatch:
-            self.hear(work.header, src)
-            raise
+        array = work.wait()
         self.hear(work.header, src)
         assert array is not None
-        return array
+        return array if buffer is None else self._deliver(array, buffer, src)
+
+    def _deliver(self, array: Any, buffer: Any, src: int) -> Any:
+        """Return the buffer that waits for a message, filled with its array.
+
+        Raises:
+            Mismatch: the message does not fit the buffer exactly.
+        """
+        if array is buffer:
+            return array
+        dtype, shape = array.dtype, array.shape
+        if buffer.dtype != dtype or buffer.shape != shape:
+            src, rank = self._members[src], self._members[self.rank]
+            raise Mismatch(
+                f"recv: the message does not fit the buffer: rank {src} sent "
+                f"{headers.dtype_name(dtype)} {shape}, rank {rank} expected "
+                f"{headers.dtype_name(buffer.dtype)} {buffer.shape}. "
+                "Receive into a buffer of the sender's shape and dtype.",
+                (src, rank),
+            )
+        np.copyto(buffer, array)
+        return buffer
 
     @property
     def header(self) -> bytes:
@@ -293,7 +315,7 @@ class Messenger:
         return array
 
     def _check_rank(self, operation: str, rank: Any) -> None:
-        if not isinstance(rank, int | np.integer) or not 0 <= rank < self.size:
+        if not isinstance(rank, WHOLE) or not 0 <= rank < self.size:
             raise InvalidArgument(
                 f"{operation}: no such rank: got {rank!r}, expected 0 to {self.size - 1}. "
                 "Ranks count from 0 within their communicator."
@@ -303,11 +325,13 @@ class Messenger:
 class Receiving:
     """A receive under way."""
 
-    def __init__(self, comm: Messenger, work: Work, src: int, buffer: Any) -> None:
+    def __init__(self, comm: Messenger, work: Work, src: int, buffer: Any, array: Any) -> None:
+        """Keep what the caller gave as buffer, and the array over its memory; both may be None."""
         self._comm = comm
         self._work = work
         self._src = src
         self._buffer = buffer
+        self._array = array
 
     def wait(self, timeout_s: float | None = None) -> Any:
         """Return the array, or the buffer, once the message is in it.
@@ -315,26 +339,21 @@ class Receiving:
         Raises:
             RankTimeout: nothing came for `timeout_s`; waiting again is allowed.
         """
-        try:
-            array = self._work.wait(wait_limit("recv", timeout_s))
-        except Mismatch:  # a disagreement about a collective says more than one about a buffer
-            self._comm.hear(self._work.header, self._src)
-            raise
-        assert array is not None
+        array = self._work.wait(None if timeout_s is None else wait_limit("recv", timeout_s))
         header = self._work.header
+        # a disagreement about a collective says more than one about a buffer
         self._comm.hear(header, self._src)
-        if self._buffer is not None:
-            return self._buffer
-        return outside(array, "numpy" if self._comm._stamp else headers.kind_of(header))
+        assert array is not None
+        if self._buffer is None:
+            return outside(array, "numpy" if self._comm._stamp else headers.kind_of(header))
+        if self._array is not None:
+            self._comm._deliver(array, self._array, self._src)
+            self._array = None  # once: the caller may change what a second wait returns
+        return self._buffer
 
     def test(self) -> bool:
         """Return whether `wait` would return at once."""
         return self._work.test()
-
-    @property
-    def sent_at(self) -> str:
-        """Where the sender stood, as `file:line`, once the message is here."""
-        return headers.site_of(self._work.header)
 
 
 def _shares(array: Any, buffer: Any) -> bool:
@@ -347,6 +366,4 @@ def _shares(array: Any, buffer: Any) -> bool:
         return False
     if isinstance(buffer, np.ndarray):
         return array is buffer or np.may_share_memory(array, buffer)
-    if not hasattr(buffer, "data_ptr") or device_of(buffer) is not None:
-        return False
-    return bool(buffer.is_contiguous()) and array.ctypes.data == buffer.data_ptr()
+    return hasattr(buffer, "is_cpu") and lies_in_main_memory(buffer)  # else it is that of a copy

@@ -1,6 +1,6 @@
 """The order in which a group's collectives run, and the threads that run them.
 
-May import: torch, communicator, future, handle, transport, work.
+May import: torch, backward_end, communicator, future, handle, transport, work.
 """
 
 import hashlib
@@ -14,8 +14,9 @@ import torch
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.handle import Crew, Handle, Worker
+from ddp_lab.torch_backend.backward_end import note_start
 from ddp_lab.torch_backend.future import Name, name_of_call
-from ddp_lab.torch_backend.work import Result, Running, limit
+from ddp_lab.torch_backend.work import Limit, Result, Running
 from ddp_lab.transport import header as headers
 
 LANES = 2  # of a group over several hosts
@@ -76,7 +77,7 @@ class CallOrder:
         comm = self._comm.aside(context_of(name)) if name else lane.comm
 
         def run() -> None:
-            with limit(comm, timeout_s, is_own=is_own):
+            with Limit(comm, timeout_s, is_own=is_own):
                 job(comm)
 
         handle = Handle()
@@ -93,6 +94,7 @@ class CallOrder:
                 self._crew.run(lambda: handle.run(run_there))
             else:
                 handle = lane.last = lane.worker.submit(run_there)
+            note_start(handle)
         if not isinstance(result, Result):
             result = Result(result)
         work = Running(handle, result, name or (group_name, number), self._crew)

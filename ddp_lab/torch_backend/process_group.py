@@ -35,7 +35,7 @@ from ddp_lab.torch_backend.tensor_collectives import (
     require_one_per_rank,
     rows_by_rank,
 )
-from ddp_lab.torch_backend.work import Gathered, Received, fill, fill_all, limit
+from ddp_lab.torch_backend.work import Gathered, Limit, Received, fill, fill_all
 
 # torch's own signatures are overloaded, and differ between its versions.
 TorchGroup: Any = dist.ProcessGroup
@@ -79,6 +79,9 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         self._group_name = ""
         self._barriers = itertools.count()
         self._order = CallOrder(comm)
+        sent: Future[Any] = Future()
+        sent.set_result([])
+        self._sent = create_work(sent)  # of every message: it is out when `send` returns
 
     def getBackendName(self) -> str:
         """Return the name under which this backend is registered."""
@@ -369,32 +372,26 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     def send(self, tensors: list[torch.Tensor], dstRank: int, tag: int) -> Any:
         """Send one tensor."""
         tensor = only_tensor("send", tensors)
-        with limit(self.comm, self._timeout_s, is_own=False):
-            self.comm.on_channel(_channel(self.comm, tag)).send(tensor, dstRank)
-        future: Future[Any] = Future()
-        future.set_result(tensors)
-        return create_work(future)
+        with Limit(self.comm, self._timeout_s, is_own=False):
+            self._tagged(tag).isend(tensor, dstRank)
+        return self._sent
 
     @eager
     def recv(self, tensors: list[torch.Tensor], srcRank: int, tag: int) -> Received:
         """Receive into one tensor."""
-        tensor = only_tensor("recv", tensors)
-        comm = self.comm.on_channel(_channel(self.comm, tag))
-        return Received(tensor, comm, srcRank, self._timeout_s)
+        return Received(only_tensor("recv", tensors), self._tagged(tag), srcRank, self._timeout_s)
 
     @eager
     def recv_anysource(self, tensors: list[torch.Tensor], tag: int) -> Received:
         """Receive into one tensor from whichever rank sends first."""
-        tensor = only_tensor("recv", tensors)
-        comm = self.comm.on_channel(_channel(self.comm, tag))
-        return Received(tensor, comm, None, self._timeout_s)
+        return Received(only_tensor("recv", tensors), self._tagged(tag), None, self._timeout_s)
+
+    def _tagged(self, tag: int) -> Communicator:
+        """Return a communicator for messages with this tag: they are told apart, as over gloo."""
+        comm = self.comm
+        return comm if tag == 0 else comm.on_channel(2 * ((tag << 20) + comm._context))
 
     def shutdown(self) -> None:
         """Release the transport, once what is under way has ended, callbacks too."""
         self._order.finish(self._timeout_s)
         self.comm._transport.close()
-
-
-def _channel(comm: Communicator, tag: int) -> int:
-    """Return the channel of a tag: tags are told apart, as torch has it."""
-    return 2 * ((tag << 20) + comm._context)

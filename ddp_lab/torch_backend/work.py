@@ -1,20 +1,22 @@
 """What torch waits for: collectives and receives under way, as `torch.distributed.Work`."""
 
+import math
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from ddp_lab.arrays import TORCH, lies_in_main_memory, outside, to_numpy
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import Mismatch, RankLost, RankTimeout
 from ddp_lab.handle import Crew, Handle
 from ddp_lab.torch_backend.future import CollectiveFuture, Name
-from ddp_lab.transport.board import RUNNING
+from ddp_lab.transport.base import NDArray
+from ddp_lab.transport.board import RUNNING, Allowance
+from ddp_lab.transport.header import site_of
 
 TorchWork: Any = dist.Work
 LOOK_S = 1e-5, 5e-4  # between two looks for a message from anybody: at first, at the longest
@@ -106,10 +108,11 @@ class Received(TorchWork):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self._tensor = tensor
+        self._place = _place_of(tensor)
         self._comm = comm
         self._timeout_s = timeout_s  # of the group
         self._source = -1 if src is None else src
-        self._work = None if src is None else comm.irecv(src)
+        self._work = None if src is None else comm.expect(src, self._place)
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Return True once the tensor is filled.
@@ -128,16 +131,18 @@ class Received(TorchWork):  # type: ignore[misc]
             time.sleep(nap_s)
             nap_s = min(2 * nap_s, longest_s)
         assert self._work is not None
-        with limit(self._comm, give_up - time.monotonic(), is_own=own_s > 0):
-            values = self._work.wait()
-        fill(self._tensor, values, f"recv: what rank {self._source} sent at {self._work.sent_at}")
+        with Limit(self._comm, give_up - time.monotonic(), is_own=own_s > 0):
+            values: Any = self._work.wait()
+        if values is not self._place:
+            source = f"recv: what rank {self._source} sent at {site_of(self._work.header)}"
+            fill(self._tensor, outside(values, TORCH), source)
         return True
 
     def _find_sender(self) -> bool:
         """Return whether it is known who sends, after a look at all ranks."""
         for src in range(self._comm.size) if self._work is None else ():
             if src != self._comm.rank and self._comm.probe(src):
-                self._source, self._work = src, self._comm.irecv(src)
+                self._source, self._work = src, self._comm.expect(src, self._place)
                 break
         return self._work is not None
 
@@ -162,22 +167,28 @@ class Received(TorchWork):  # type: ignore[misc]
     _source_rank = source_rank
 
 
-@contextmanager
-def limit(comm: Communicator, timeout_s: float, *, is_own: bool) -> Iterator[None]:
-    """Have what this thread waits for end after so many seconds.
+def _place_of(tensor: torch.Tensor) -> NDArray | None:
+    """Return an array over a tensor's memory, None where no message can go straight into it."""
+    is_dense = tensor.layout == torch.strided and not tensor.is_quantized
+    return to_numpy(tensor, "recv")[0] if is_dense and lies_in_main_memory(tensor) else None
 
-    Args:
-        is_own: whether the call has set the limit; that of the group ends it, and nobody goes on.
+
+class Limit:
+    """Around what this thread waits for: has it end after so many seconds.
+
+    `is_own` says whether the call has set the limit; that of the group ends it, and nobody goes on.
     """
-    board = comm._board
-    if board is None:
-        yield
-        return
-    board.allow(timeout_s, may_go_on=is_own)
-    try:
-        yield
-    finally:
-        board.allow(float("inf"), may_go_on=False)
+
+    def __init__(self, comm: Communicator, timeout_s: float, *, is_own: bool) -> None:
+        self._allowance = Allowance() if comm._board is None else comm._board.allowance
+        self._allowance.end = time.monotonic() + timeout_s
+        self._allowance.may_go_on = is_own
+
+    def __enter__(self) -> None:
+        """Do nothing: it holds already."""
+
+    def __exit__(self, *_: object) -> None:
+        self._allowance.end, self._allowance.may_go_on = math.inf, False
 
 
 def fill(tensor: torch.Tensor, values: torch.Tensor, source: str = "the result") -> None:

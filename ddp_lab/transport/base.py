@@ -10,11 +10,7 @@ Whoever implements these four methods, in whatever process, can carry `Communica
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-import numpy as np
 import numpy.typing as npt
-
-from ddp_lab.errors import Mismatch
-from ddp_lab.transport.header import dtype_name
 
 NDArray: TypeAlias = npt.NDArray[Any]
 Shape: TypeAlias = int | Sequence[int]
@@ -26,7 +22,10 @@ class Work(Protocol):
     header: bytes
 
     def wait(self, timeout_s: float | None = None) -> NDArray | None:
-        """Return the array received, or None for a send, once it is complete."""
+        """Return the array received, or None for a send, once it is complete.
+
+        It is the buffer that was given for it only if it came straight into that.
+        """
 
     def test(self) -> bool:
         """Return whether `wait` would return at once."""
@@ -42,7 +41,7 @@ class Transport(Protocol):
         """Start sending a copy of `array` to rank `dst`."""
 
     def irecv(self, src: int, *, channel: int = 0, buffer: NDArray | None = None) -> Work:
-        """Start receiving the next array from rank `src`, into `buffer` if there is one."""
+        """Start receiving the next array from rank `src`, into `buffer` if it can and fits."""
 
     def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
         """Return an uninitialised array in the transport's own memory."""
@@ -129,23 +128,3 @@ class Sent:
 
 
 SENT = Sent()
-
-
-def deliver(array: Any, buffer: Any, src: int, rank: int) -> Any:
-    """Return the array of a message, or the buffer that waits for it, filled with it.
-
-    Raises:
-        Mismatch: the message does not fit the buffer exactly.
-    """
-    if buffer is None or array is buffer:
-        return array
-    dtype, shape = array.dtype, array.shape
-    if buffer.dtype != dtype or buffer.shape != shape:
-        raise Mismatch(
-            f"recv: the message does not fit the buffer: rank {src} sent {dtype_name(dtype)} "
-            f"{shape}, rank {rank} expected {dtype_name(buffer.dtype)} {buffer.shape}. "
-            "Receive into a buffer of the sender's shape and dtype.",
-            (src, rank),
-        )
-    np.copyto(buffer, array)
-    return buffer

@@ -50,13 +50,7 @@ class Board(Protocol):
     size: int
     deadline: float
     silent: int
-
-    def allow(self, seconds: float, *, may_go_on: bool) -> None:
-        """Let the calling thread wait for so long from now on, and no longer; inf ends that.
-
-        Args:
-            may_go_on: whether the program set the limit for this wait, and so may send afterwards.
-        """
+    allowance: "Allowance"
 
     def may_go_on(self) -> bool:
         """Return whether the calling thread may send after its wait though nothing has come."""
@@ -79,7 +73,10 @@ class Board(Protocol):
 
 
 class Allowance(threading.local):
-    """When the waits of a thread must have ended: each thread of a rank has its own."""
+    """When the waits of a thread must have ended: each thread of a rank has its own.
+
+    `may_go_on` says whether the program set the limit for this wait, and so may send afterwards.
+    """
 
     end = float("inf")  # of the class: asked in every wait, and no thread need have set it
     may_go_on = False
@@ -89,16 +86,11 @@ class Allowances:
     """When the waits of each thread of a rank must have ended, for the boards to have."""
 
     def __init__(self) -> None:
-        self._allowance = Allowance()
-
-    def allow(self, seconds: float, *, may_go_on: bool) -> None:
-        """Let the calling thread wait for so long from now on, and no longer."""
-        self._allowance.end = time.monotonic() + seconds
-        self._allowance.may_go_on = may_go_on
+        self.allowance = Allowance()
 
     def may_go_on(self) -> bool:
         """Return whether the calling thread may send after its wait though nothing has come."""
-        return self._allowance.may_go_on
+        return self.allowance.may_go_on
 
 
 class Onlooker(threading.Thread):
@@ -150,7 +142,7 @@ class MemoryBoard(Allowances):
     @property
     def deadline(self) -> float:
         """When the waits of the calling thread must have ended."""
-        return min(self._allowance.end, self._deadline)
+        return min(self.allowance.end, self._deadline)
 
     @deadline.setter
     def deadline(self, value: float) -> None:

@@ -18,7 +18,7 @@ import torch
 from torch.multiprocessing import reductions, set_sharing_strategy
 
 from ddp_lab.device_array import DeviceArray, HoldsTensors, synchronize
-from ddp_lab.transport.base import NDArray, Probes, Transport, Work, deliver
+from ddp_lab.transport.base import NDArray, Probes, Transport, Work
 
 HANDLE = b"\x01"  # begins the header of a message that is a handle; headers are printable text
 
@@ -47,7 +47,7 @@ class IpcTransport(HoldsTensors, Transport, Probes):
         return work
 
     def irecv(self, src: int, *, channel: int = 0, buffer: Any = None) -> "IpcReceive":
-        return IpcReceive(self, self.host.irecv(src, channel=channel), src, buffer)
+        return IpcReceive(self, self.host.irecv(src, channel=channel))
 
     def probe(self, src: int, channel: int) -> bool:
         waits: bool = self.host.probe(src, channel)
@@ -60,23 +60,21 @@ class IpcTransport(HoldsTensors, Transport, Probes):
 class IpcReceive:
     """A receive, before and after its message came."""
 
-    def __init__(self, transport: IpcTransport, work: Work, src: int, buffer: Any) -> None:
+    def __init__(self, transport: IpcTransport, work: Work) -> None:
         self.header = b""
         self._transport = transport
         self._work = work
-        self._src = src
-        self._buffer = buffer
         self._array: Any = None
 
     def wait(self, timeout_s: float | None = None) -> Any:
-        """Return the array, or the buffer filled with it."""
+        """Return the array."""
         if self._array is None:
             array: Any = self._work.wait(timeout_s)
             self.header = self._work.header
             if self.header.startswith(HANDLE):
                 self.header = self.header.removeprefix(HANDLE)
                 array = self._open(array)
-            self._array = deliver(array, self._buffer, self._src, self._transport.rank)
+            self._array = array
         return self._array
 
     def _open(self, handle: NDArray) -> DeviceArray:

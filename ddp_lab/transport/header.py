@@ -147,6 +147,11 @@ def _places_inside() -> tuple[str, ...]:
     return INSIDE if path is None else _with_torch(path)
 
 
+@functools.lru_cache(maxsize=4096)
+def _is_in(filename: str, places: tuple[str, ...]) -> bool:
+    return filename.startswith(places)
+
+
 @functools.lru_cache(maxsize=1)
 def _with_torch(path: str) -> tuple[str, ...]:
     of_extensions = str(sys.modules["typing_extensions"].__file__)  # torch has imported it
@@ -160,7 +165,7 @@ def call_site() -> bytes:
     """
     frame = sys._getframe(1)
     inside = _places_inside()
-    while frame.f_code.co_filename.startswith(inside):
+    while _is_in(frame.f_code.co_filename, inside):
         if frame.f_back is None:
             site: bytes = getattr(_here, "site", b"")
             return site

@@ -26,20 +26,18 @@ class HostsTransport(Transport, Probes):
         self.board = near.board  # type: ignore[attr-defined]
         self.near, self.far = near, far
         self._neighbours = frozenset(home_of(self.rank, hosts))
-
-    def _way_to(self, peer: int) -> Any:
-        return self.near if peer in self._neighbours else self.far
+        self._ways: list[Any] = [near if r in self._neighbours else far for r in range(self.size)]
 
     def isend(self, array: NDArray, dst: int, *, channel: int = 0, header: bytes = b"") -> Work:
-        sent: Work = self._way_to(dst).isend(array, dst, channel=channel, header=header)
+        sent: Work = self._ways[dst].isend(array, dst, channel=channel, header=header)
         return sent
 
     def irecv(self, src: int, *, channel: int = 0, buffer: NDArray | None = None) -> Work:
-        work: Work = self._way_to(src).irecv(src, channel=channel, buffer=buffer)
+        work: Work = self._ways[src].irecv(src, channel=channel, buffer=buffer)
         return work
 
     def probe(self, src: int, channel: int) -> bool:
-        return bool(self._way_to(src).probe(src, channel))
+        return bool(self._ways[src].probe(src, channel))
 
     def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
         return self.near.empty(shape, dtype)

@@ -71,13 +71,11 @@ class TurnWorld(ThreadWorld):
             RankLost, Mismatch: the message will not come, and why.
         """
         rank = receive.dst
-        if self.arrive(receive):
-            return
         self.board.wait(rank, receive.src, call_site())
         self._waiting[rank] = receive
         self._next()
         self._gates[rank].acquire()
-        if not self.arrive(receive):
+        if not receive.done:
             inspect(self.board, rank, receive.src)
             raise Deadlock(f"recv: no rank can go on: {self._deadlock}", receive.src)
         self.board.wait(rank, -1, b"")
@@ -99,7 +97,7 @@ class TurnWorld(ThreadWorld):
         return receive is not None and self.board.read(receive.src).state != RUNNING
 
     def _can_go_on(self, wanted: Receive | None) -> bool:
-        return wanted is None or self.arrive(wanted)
+        return wanted is None or wanted.done
 
 
 class TurnTransport(ThreadTransport):

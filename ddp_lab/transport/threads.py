@@ -8,13 +8,13 @@ import threading
 import time
 from collections import deque
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ddp_lab.errors import RankLost
-from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, deliver
+from ddp_lab.transport.base import SENT, NDArray, Sent, Shape
 from ddp_lab.transport.board import (
     Board,
     MemoryBoard,
@@ -26,33 +26,29 @@ from ddp_lab.transport.board import (
 )
 from ddp_lab.transport.header import call_site
 
+Line = tuple[int, int, int]  # the messages from one rank to another on one channel
+T = TypeVar("T")
+
 LOOK_S = 0.02  # how long a wait sleeps before it looks at the board
 
 
-class Line:
-    """The messages from one rank to another on one channel, matched to receives in order."""
-
-    def __init__(self) -> None:
-        self.arrived: deque[tuple[NDArray, bytes, Any]] = deque()
-        self.wanted: deque[Receive] = deque()
-
-    def match(self) -> bool:
-        """Give each message to the receive that was posted first; return whether any is left."""
-        while self.arrived and self.wanted:
-            self.wanted.popleft().accept(*self.arrived.popleft())
-        return bool(self.arrived or self.wanted)
-
-
 class ThreadWorld:
-    """What the ranks of one run share: their lines and their board."""
+    """What the ranks of one run share: their messages and their board.
+
+    Invariant: on a line there are messages that no receive was posted for, or receives that have
+    no message, in order, but never both.
+    """
 
     def __init__(self, size: int, board: Board | None = None) -> None:
         self.size = size
         self.board: Board = board or MemoryBoard(size)
         self.threads: dict[threading.Thread, int] = {}  # its ranks; -1 is who has no way to it
         self._in_vain: dict[int, Receive] = {}  # by rank: nothing had come for it at a look
-        self._lines: dict[tuple[int, int, int], Line] = {}
-        self._changed = [threading.Condition() for _ in range(size)]
+        self._arrived: dict[Line, deque[tuple[NDArray, bytes, Any]]] = {}
+        self._wanted: dict[Line, deque[Receive]] = {}
+        self._locks = [threading.Lock() for _ in range(size)]
+        self._changed = [threading.Condition(lock) for lock in self._locks]
+        self._sleepers = [0] * size  # threads that wait for it
 
     def transport(self, rank: int) -> "ThreadTransport":
         """Return the end of `rank`."""
@@ -68,43 +64,37 @@ class ThreadWorld:
     def leave(self, rank: int) -> None:
         """Called by the thread of `rank` at its end."""
 
-    def line(self, src: int, dst: int, channel: int) -> Line:
-        """Return the line, made at first use; `dst`'s lock is held."""
-        key = (src, dst, channel)
-        line = self._lines.get(key)
-        if line is None:
-            line = self._lines[key] = Line()
-        return line
-
     def post(
         self, src: int, dst: int, channel: int, array: NDArray, header: bytes, note: Any = None
     ) -> None:
-        """Put a message on its line."""
-        with self._changed[dst]:
-            self.line(src, dst, channel).arrived.append((array, header, note))
-            self._changed[dst].notify_all()
+        """Give a message to the receive that was posted first for its line, or keep it for one."""
+        line = src, dst, channel
+        with self._locks[dst]:
+            receive = take_first(self._wanted, line)
+            if receive is None:
+                self._arrived.setdefault(line, deque()).append((array, header, note))
+                return
+            receive.accept(array, header, note)
+            if self._sleepers[dst]:
+                self._changed[dst].notify_all()
 
     def want(self, receive: "Receive") -> None:
-        """Put a receive on its line."""
-        with self._changed[receive.dst]:
-            self.line(receive.src, receive.dst, receive.channel).wanted.append(receive)
+        """Give a receive the first message of its line, or keep it for one."""
+        line = receive.src, receive.dst, receive.channel
+        with self._locks[receive.dst]:
+            message = take_first(self._arrived, line)
+            if message is None:
+                self._wanted.setdefault(line, deque()).append(receive)
+            else:
+                receive.accept(*message)
+
+    def take_in(self, src: int) -> None:
+        """Take in what has come from `src`: of threads, all has."""
 
     def has(self, src: int, dst: int, channel: int) -> bool:
         """Return whether a message is there that nobody asked for yet."""
-        with self._changed[dst]:
-            line = self._lines.get((src, dst, channel))
-            return line is not None and bool(line.arrived)
-
-    def arrive(self, receive: "Receive") -> bool:
-        """Match what has arrived; return whether `receive` has its message."""
-        with self._changed[receive.dst]:
-            return self._match(receive)
-
-    def _match(self, receive: "Receive") -> bool:
-        key = (receive.src, receive.dst, receive.channel)
-        if not self.line(*key).match():
-            del self._lines[key]  # channels are many, and most used once
-        return receive.done
+        self.take_in(src)
+        return (src, dst, channel) in self._arrived
 
     def wait(self, receive: "Receive", timeout_s: float | None) -> None:
         """Block until `receive` has its message.
@@ -112,8 +102,6 @@ class ThreadWorld:
         Raises:
             RankLost, Mismatch, RankTimeout: the message will not come, and why.
         """
-        if self.arrive(receive):
-            return
         give_up = None if timeout_s is None else time.monotonic() + timeout_s
         self.board.wait(receive.dst, receive.src, call_site())
         try:
@@ -124,11 +112,14 @@ class ThreadWorld:
             self.board.wait(receive.dst, -1, b"")
 
     def _sleep(self, receive: "Receive") -> bool:
-        changed = self._changed[receive.dst]
-        with changed:
-            if not self._match(receive):
-                changed.wait(LOOK_S)
-            return self._match(receive)
+        """Wait for a while; return whether the message is there."""
+        dst = receive.dst
+        with self._locks[dst]:
+            self._sleepers[dst] += 1  # before the look: who completes it looks after that
+            if not receive.done:
+                self._changed[dst].wait(LOOK_S)
+            self._sleepers[dst] -= 1
+        return receive.done
 
     def may_still_come(self, src: int) -> bool:
         """Return whether messages of `src`, which has ended, can still be on the way."""
@@ -139,9 +130,9 @@ class ThreadWorld:
             inspect(self.board, receive.dst, receive.src)
         except RankLost:
             coming = self.may_still_come(receive.src)  # asked first: what comes meanwhile is seen
-            if not self.arrive(receive) and not coming:
+            if not receive.done and not coming:
                 raise
-        if give_up is not None and time.monotonic() > give_up and not self.arrive(receive):
+        if give_up is not None and time.monotonic() > give_up and not receive.done:
             raise silent(receive.dst, receive.src, timeout_s)
         if give_up is None and not self.board.may_go_on():
             receive.waiter = threading.current_thread()
@@ -170,9 +161,20 @@ class ThreadWorld:
         others = {thread for thread, rank in self.threads.items() if rank not in waits}
         if not is_alone({receive.waiter for receive in waits.values()} | others):
             return []  # another thread of one of these ranks may send yet
-        came = any(self.arrive(receive) for receive in waits.values())
+        came = any(receive.done for receive in waits.values())
         stayed = all(self._in_vain.get(rank) is waits[rank] for rank in waits)
         return list(waits) if stayed and not came else []
+
+
+def take_first(queues: dict[Line, deque[T]], line: Line) -> T | None:
+    """Return the first of a line, taken off its queue, None if there is none."""
+    queue = queues.get(line)
+    if queue is None:
+        return None
+    first = queue.popleft()
+    if not queue:
+        del queues[line]  # channels are many, and most used once
+    return first
 
 
 class Receive:
@@ -197,14 +199,16 @@ class Receive:
         self.done = True
 
     def wait(self, timeout_s: float | None = None) -> Any:
-        """Return the array, or the buffer filled with it."""
-        self._world.wait(self, timeout_s)
-        self._array = deliver(self._array, self.buffer, self.src, self.dst)
+        """Return the array."""
+        if not self.done:
+            self._world.wait(self, timeout_s)
         return self._array
 
     def test(self) -> bool:
         """Return whether the message has come."""
-        return self._world.arrive(self)
+        if not self.done:
+            self._world.take_in(self.src)
+        return self.done
 
 
 class ThreadTransport:

@@ -24,7 +24,7 @@ import torch.distributed as dist
 
 from ddp_lab.errors import RankLost, RankTimeout
 from ddp_lab.handle import Worker
-from ddp_lab.transport.base import NDArray, Shape, Transport, deliver
+from ddp_lab.transport.base import NDArray, Shape, Transport
 from ddp_lab.transport.description import describe, parse
 
 HEAD = 1024  # bytes of the first message: four integers, header and description
@@ -73,7 +73,7 @@ class C10dTransport(Transport):
         return send
 
     def irecv(self, src: int, *, channel: int = 0, buffer: NDArray | None = None) -> "C10dReceive":
-        receive = C10dReceive(self, src, channel, buffer)
+        receive = C10dReceive(self, src, channel)
         with self._lock:
             self._wanted.setdefault((src, channel), deque()).append(receive)
             self._takes.setdefault((src, channel), threading.Lock())
@@ -190,12 +190,11 @@ class C10dSend:
 class C10dReceive:
     """A receive, before and after its message came."""
 
-    def __init__(self, transport: Any, src: int, channel: int, buffer: Any) -> None:
+    def __init__(self, transport: Any, src: int, channel: int) -> None:
         self.src, self.channel = src, channel
         self.header = b""
         self.done = False
         self._transport = transport
-        self._buffer = buffer
         self._array: Any = None
 
     def accept(self, array: Any, header: bytes) -> None:
@@ -203,10 +202,9 @@ class C10dReceive:
         self._array, self.header, self.done = array, header, True
 
     def wait(self, timeout_s: float | None = None) -> Any:
-        """Return the array, or the buffer filled with it; the time allowed is the group's."""
+        """Return the array; the time allowed is the group's."""
         if not self.done:
             self._transport.take_until(self)
-        self._array = deliver(self._array, self._buffer, self.src, self._transport.rank)
         return self._array
 
     def test(self) -> bool:

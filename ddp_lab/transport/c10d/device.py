@@ -61,7 +61,7 @@ class DeviceC10dTransport(HoldsTensors, Transport):
         return SENT
 
     def irecv(self, src: int, *, channel: int = 0, buffer: Any = None) -> "C10dReceive":
-        receive = C10dReceive(self, src, channel, buffer)
+        receive = C10dReceive(self, src, channel)
         self._wanted.setdefault((src, channel), deque()).append(receive)
         return receive
 

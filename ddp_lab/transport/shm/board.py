@@ -49,7 +49,7 @@ class ShmBoard(Allowances):
     def deadline(self) -> float:
         """When the run must have ended, on `time.monotonic`'s clock."""
         milliseconds = self._words[DEADLINE_WORD]
-        return min(self._allowance.end, milliseconds / 1e3 if milliseconds else float("inf"))
+        return min(self.allowance.end, milliseconds / 1e3 if milliseconds else float("inf"))
 
     @deadline.setter
     def deadline(self, value: float) -> None:

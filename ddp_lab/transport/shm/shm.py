@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ddp_lab.errors import OutOfSharedMemory, RankLost
-from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, deliver
+from ddp_lab.transport.base import SENT, NDArray, Sent, Shape
 from ddp_lab.transport.board import deadlock, inspect, is_alone, report_of, sentence, silent
 from ddp_lab.transport.header import call_site
 from ddp_lab.transport.shm.board import ShmBoard
@@ -293,11 +293,9 @@ class Receive:
         self.done = True
 
     def wait(self, timeout_s: float | None = None) -> Any:
-        """Return the array, or the buffer filled with it."""
+        """Return the array."""
         if not self.done:
             self._source.wait(self, timeout_s)
-        rank = self._source.transport.rank
-        self._array = deliver(self._array, self.buffer, self._source.src, rank)
         return self._array
 
     def test(self) -> bool:

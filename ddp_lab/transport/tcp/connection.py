@@ -2,7 +2,7 @@
 
     frame: bytes of header, of description and of array; channel; then these three
 
-May import: NumPy, base, description, local_board, tcp.
+May import: NumPy, base, description, local_board, tcp, threads.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import socket
 import struct
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ddp_lab.transport.tcp.local_board import hear
 
 if TYPE_CHECKING:
     from ddp_lab.transport.tcp.tcp import TcpWorld
+    from ddp_lab.transport.threads import Receive
 
 FRAME = struct.Struct("<4q")
 INBOX_BYTES = 64 * 1024
@@ -53,7 +54,7 @@ class Connection:
         self._wakes_at = 1  # so many bytes
         self._poll = select.poll()
         self._poll.register(link, select.POLLIN)
-        self._message: tuple[int, NDArray, bytes] | None = None
+        self._message: tuple[Receive | None, int, NDArray, bytes] | None = None  # under way
         link.setblocking(True)
         seconds, part = divmod(READ_S, 1)
         timeout = TIMEOUT.pack(int(seconds), int(part * 1e6))
@@ -68,20 +69,16 @@ class Connection:
         Raises:
             OSError: the connection is gone.
         """
-        parts = [memoryview(head)]
-        if array is not None and array.nbytes:
-            parts.append(array.reshape(-1).view(np.uint8).data)
+        parts: list[Any] = [head] if array is None else [head, array]
+        n_bytes, sent = len(head) + (0 if array is None else array.nbytes), 0
         with self.writing:
-            while parts:
+            while sent < n_bytes:
+                if sent:
+                    parts = _remaining(head, array, sent)
                 try:
-                    sent = self.link.sendmsg(parts, (), socket.MSG_DONTWAIT)
+                    sent += self.link.sendmsg(parts, (), socket.MSG_DONTWAIT)
                 except BlockingIOError:
                     self._read_meanwhile()
-                    continue
-                while parts and sent >= len(parts[0]):
-                    sent -= len(parts.pop(0))
-                if parts:
-                    parts[0] = parts[0][sent:]
 
     def tell_of_wait(self, words: bytes) -> bool:
         """Send words about waits, unless the system takes no short frame now."""
@@ -133,20 +130,24 @@ class Connection:
             return True
 
     def _read(self, wait: bool) -> bool:
-        if self._message is None:
-            self._make_room()
-            flags = 0 if wait else socket.MSG_DONTWAIT
-            count = self.link.recv_into(self._view[self._high :], 0, flags)
-            self._high += count
-        else:
+        if self._message is not None:
             if wait:  # the system counts what is there, not what a read has taken already
                 self._poll.poll(READ_S * 1000)
             count = self.link.recv_into(self._rest, 0, socket.MSG_DONTWAIT)
             self._rest = self._rest[count:]
             self._wake_at(min(len(self._rest), PART_BYTES) or 1)
+            if not self._rest:
+                message, self._message = self._message, None
+                self._hand_on(*message)
+        else:
+            self._make_room()
+            flags = 0 if wait else socket.MSG_DONTWAIT
+            count = self.link.recv_into(self._view[self._high :], 0, flags)
+            self._high += count
+            while self._take_frame():
+                pass
         if not count:
             raise ConnectionError("closed by the peer")
-        self._hand_on()
         return True
 
     def _wake_at(self, n_bytes: int) -> None:
@@ -163,19 +164,8 @@ class Connection:
             self._inbox[:left] = self._inbox[self._low : self._high]
             self._low, self._high = 0, left
 
-    def _hand_on(self) -> None:
-        """Post each message that is complete; what is left is part of one."""
-        while not self.ended:
-            if self._message is None and not self._begin():
-                return
-            if self._message is None or len(self._rest):
-                return
-            channel, array, header = self._message
-            self._message = None
-            self._world.post(self.peer, self._rank, channel, array, header)
-
-    def _begin(self) -> bool:
-        """Take the head of a frame and what has come of its array; return whether it was there."""
+    def _take_frame(self) -> bool:
+        """Take a frame, or what has come of it; return whether there may be another."""
         if self._high - self._low < FRAME.size:
             return False
         n_header, n_description, n_bytes, channel = FRAME.unpack_from(self._inbox, self._low)
@@ -192,18 +182,32 @@ class Connection:
         if channel == WAITS:
             self._world.waits.hear(self, header)
             self._low = end
-            return self._begin()
+            return True
         dtype, shape = parse(bytes(self._view[middle:end]))
-        array = self._world.destination(self.peer, self._rank, channel, dtype, shape)
+        receive = self._world.claim(self.peer, self._rank, channel)
+        array = _destination(receive, dtype, shape)
         if array.nbytes != n_bytes:
             raise ConnectionError("a frame that makes no sense")
-        here = min(n_bytes, self._high - end)
+        self._low = min(end + n_bytes, self._high)
+        here = self._low - end
         whole = array.reshape(-1).view(np.uint8).data
-        whole[:here] = self._view[end : end + here]
-        self._low, self._rest = end + here, whole[here:]
-        self._wake_at(min(len(self._rest), PART_BYTES) or 1)
-        self._message = channel, array, header
-        return True
+        whole[:here] = self._view[end : self._low]
+        if here == n_bytes:
+            self._hand_on(receive, channel, array, header)
+            return True
+        self._rest, self._message = whole[here:], (receive, channel, array, header)
+        self._wake_at(min(n_bytes - here, PART_BYTES))
+        return False
+
+    def _hand_on(
+        self, receive: "Receive | None", channel: int, array: NDArray, header: bytes
+    ) -> None:
+        """Give a message to the receive that has claimed it, or to the first that asks for it."""
+        if receive is None:
+            self._world.post(self.peer, self._rank, channel, array, header)
+        else:
+            receive.accept(array, header, None)
+            self._world.wake(self._rank)
 
     def _end(self, words: str) -> None:
         """Note that the peer is gone; once this rank is gone itself, that says nothing."""
@@ -225,6 +229,26 @@ class Connection:
             self.link.shutdown(socket.SHUT_WR)
             self.read_if_free()  # what is unread at the end would undo what was sent last
         self.link.close()
+
+
+def _destination(receive: "Receive | None", dtype: Any, shape: tuple[int, ...]) -> NDArray:
+    """Return where a message goes: the buffer that waits for it, if it fits."""
+    buffer = None if receive is None else receive.buffer
+    if (
+        isinstance(buffer, np.ndarray)
+        and (buffer.dtype, buffer.shape) == (dtype, shape)
+        and buffer.flags.c_contiguous
+    ):
+        return buffer
+    return np.empty(shape, dtype)
+
+
+def _remaining(head: bytes, array: NDArray | None, sent: int) -> list[Any]:
+    """Return what is left to send of a head and an array after so many bytes."""
+    body = None if array is None or not array.nbytes else array.reshape(-1).view(np.uint8).data
+    if body is None or sent < len(head):
+        return [head[sent:]] if body is None else [head[sent:], body]
+    return [body[sent - len(head) :]]
 
 
 def readable(connections: list[Connection], wait_s: float) -> list[Connection]:

@@ -15,9 +15,6 @@ import socket
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
 
 from ddp_lab.errors import RankLost
 from ddp_lab.transport.base import SENT, NDArray, Sent
@@ -37,7 +34,7 @@ from ddp_lab.transport.tcp.circles import Waits, report_of_circle
 from ddp_lab.transport.tcp.connection import FRAME, READ_S, Connection, readable
 from ddp_lab.transport.tcp.local_board import LocalBoard, goodbye
 from ddp_lab.transport.tcp.silence import keep_alive, seconds_of_silence
-from ddp_lab.transport.threads import LOOK_S, Receive, ThreadTransport, ThreadWorld
+from ddp_lab.transport.threads import LOOK_S, Receive, ThreadTransport, ThreadWorld, take_first
 
 RETURN_S = 0.005  # for so long what comes is left to those who have waited before
 WATCH_S = 1.0  # between two looks at how long each peer has been silent
@@ -65,27 +62,27 @@ class TcpWorld(ThreadWorld):
         self._looks[src] += 1
         return src not in self.drained and self._looks[src] < DRAIN_LOOKS
 
-    def destination(
-        self, src: int, dst: int, channel: int, dtype: Any, shape: tuple[int, ...]
-    ) -> NDArray:
-        """Return where a line's next message goes: the buffer that waits for it, if it fits."""
-        with self._changed[dst]:
-            line = self._lines.get((src, dst, channel))
-            ahead = 0 if line is None else len(line.arrived)  # these have their receives already
-            receive = line.wanted[ahead] if line is not None and len(line.wanted) > ahead else None
-        buffer = None if receive is None else receive.buffer
-        if (
-            isinstance(buffer, np.ndarray)
-            and (buffer.dtype, buffer.shape) == (dtype, shape)
-            and buffer.flags.c_contiguous
-        ):
-            return buffer
-        return np.empty(shape, dtype)
+    def claim(self, src: int, dst: int, channel: int) -> Receive | None:
+        """Return the receive whose message begins to come, None if none was posted for it yet."""
+        with self._locks[dst]:
+            return take_first(self._wanted, (src, dst, channel))
+
+    def take_in(self, src: int) -> None:
+        connection = self.connections.get(src)
+        if connection is not None:
+            connection.read_if_free()
+            connection.read_at = time.monotonic()  # who asks once, asks again soon
+
+    def wake(self, rank: int) -> None:
+        """Have who sleeps until a message comes look again."""
+        if self._sleepers[rank]:
+            with self._locks[rank]:
+                self._changed[rank].notify_all()
 
     def wait(self, receive: Receive, timeout_s: float | None) -> None:
-        self.waits.begin()
         # most messages come before anybody could ask what this rank waits for
-        if timeout_s is not None or not (self.arrive(receive) or self._sleep(receive)):
+        if timeout_s is not None or not self._sleep(receive):
+            self.waits.begin()
             super().wait(receive, timeout_s)
 
     def _look_for_circle(self, receive: Receive) -> None:
@@ -98,7 +95,7 @@ class TcpWorld(ThreadWorld):
         shown = replace(board.read(rank), waits_for=numbers[receive.src])
         words = sentence([(number, shown)]).removesuffix(".")
         peer = self.connections.get(receive.src)
-        circle = self.waits.circle(number, peer, words, lambda: self.arrive(receive))
+        circle = self.waits.circle(number, peer, words, receive.test)
         if circle and number == min(circle)[0]:
             raise deadlock(board, rank, receive.src, report_of_circle(circle))
 
@@ -107,16 +104,15 @@ class TcpWorld(ThreadWorld):
         connection = self.connections.get(receive.src)
         if connection is None or connection.ended or not connection.reading.acquire(blocking=False):
             return super()._sleep(receive)
+        give_up = time.monotonic() + READ_S
         try:
-            give_up = time.monotonic() + READ_S
-            while not (connection.ended or self.arrive(receive) or time.monotonic() > give_up):
+            while not (receive.done or connection.ended or time.monotonic() > give_up):
                 connection.read(wait=True)
         finally:
             connection.read_at = time.monotonic()
             connection.reading.release()
-            with self._changed[receive.dst]:  # another that waits for this peer may read now
-                self._changed[receive.dst].notify_all()
-        return self.arrive(receive)
+            self.wake(receive.dst)  # another that waits for this peer may read now
+        return receive.done
 
 
 class TcpTransport(ThreadTransport):
@@ -152,7 +148,8 @@ class TcpTransport(ThreadTransport):
         """
         if dst == self.rank:
             return super().isend(array, dst, channel=channel, header=header)
-        array = np.ascontiguousarray(array).reshape(array.shape)
+        if not array.flags.c_contiguous:
+            array = array.copy()
         description = describe(array.dtype, array.shape)
         frame = FRAME.pack(len(header), len(description), array.nbytes, channel)
         try:
