@@ -435,10 +435,11 @@ def test_a_loss_that_nobody_reads_is_not_computed() -> None:
     rows = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=tf.matmul(x, w))
     loss = tf.reduce_mean(rows)
     grad = tf.gradients(loss, [w])[0]
-    assert "SparseCrossEntropy" in operators(grad)
+    name = "sparse_softmax_cross_entropy_with_logits"
+    assert name in operators(grad)
     after = tf.optimize(grad)
-    assert "SparseCrossEntropy" not in operators(after)
-    assert "SparseCrossEntropy" in operators(tf.optimize([grad, loss]))
+    assert name not in operators(after)
+    assert name in operators(tf.optimize([grad, loss]))
     rng = np.random.default_rng(0)
     feeds = {x: rng.normal(size=(5, 4)), y: [0, 2, 1, 1, 0]}
     with tf.Session() as session:
