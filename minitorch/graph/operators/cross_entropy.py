@@ -64,7 +64,7 @@ def sparse_softmax_cross_entropy_with_logits(
         raise y.error(
             f"sparse_softmax_cross_entropy_with_logits: got labels of {y.dtype}, expected integers."
         )
-    return rename(build(SparseCrossEntropy(), (y, convert(logits))), name)
+    return rename(build(SparseCrossEntropy(), (convert(logits), y)), name)
 
 
 @locates_errors

@@ -19,7 +19,7 @@ from ...ops.reducing.reduction import Extreme, Mean, Reduction, Sum
 from ..core.node import Node, UnknownShape
 from ..core.order import schedule
 from ..costs.machine import COMMON, machine
-from .fused import LARGE, Fused, FusedReduction, Origin
+from .fused import Fused, FusedReduction, Origin
 from .lowering import Parts, Runs, names_of, program_of, runs_of
 from .rewrite import rebuild, rewrite, simple
 
@@ -152,15 +152,12 @@ class _Group:
         least = self._from_size(dtypes, count, runs)
         if alone and least is None:
             return None
-        small = least is None and count is not None and count < LARGE
         if isinstance(node.op, Reduction):
-            fold = FusedReduction(
-                self.parts, dtypes, node.op, least, small=small, origins=self.origins
-            )
+            fold = FusedReduction(self.parts, dtypes, node.op, least, origins=self.origins)
             return rebuild(fold, *self.leaves)
         wide = (i for i, leaf in enumerate(self.leaves) if leaf.shape == node.shape)
         widest = None if unknown else next(wide, None)
-        op = Fused(self.parts, dtypes, least, widest=widest, small=small, origins=self.origins)
+        op = Fused(self.parts, dtypes, least, widest=widest, origins=self.origins)
         return rebuild(op, *self.leaves)
 
     def _runs(self, whole: tuple[int | None, ...], folded: int) -> Runs | None:

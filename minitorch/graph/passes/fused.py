@@ -1,9 +1,8 @@
 """Elementwise operators fused to one, and a reduction that takes their result as it comes.
 
-Two ways to compute them. With NumPy the operators are one Python function, and large arrays go
-through it block by block, so that every temporary stays in the cache. With a compiler they are one
-kernel, which reads each input once and writes nothing in between. The pass decides from how many
-elements on the kernel pays.
+Two ways to compute them. With NumPy the operators are one Python function. With a compiler they are
+one kernel, which reads each input once and writes nothing in between. The pass decides from how
+many elements on the kernel pays.
 """
 
 import functools
@@ -25,12 +24,9 @@ from ..core.gradients import gradients
 from ..core.node import Node
 from .lowering import Parts, program_of
 
-BLOCK = 65_536  # elements: 256 KiB of float32, so a few temporaries fit a level-2 cache
 FOLDS: dict[str, Callable[..., Array]] = {"sum": np.add.reduce, "amax": np.max, "amin": np.min}
 Origin = tuple[str, tuple[str, int]]
 """The name of a node, and the file and line that built it."""
-
-LARGE = 2**22  # elements: below this the whole arrays fit the last cache, and blocks gain nothing
 
 
 class FusedSequence(Op):
@@ -91,7 +87,6 @@ class Fused(FusedSequence):
     Attributes:
         least: the number of elements from which the kernel computes; None for never.
         widest: the place of an input that is as large as the result, where that is known.
-        small: whether the result is known to be too small for anything but one call.
     """
 
     def __init__(
@@ -101,12 +96,11 @@ class Fused(FusedSequence):
         least: int | None = None,
         *,
         widest: int | None = None,
-        small: bool = False,
         origins: Sequence[Origin] = (),
     ) -> None:
         super().__init__(parts, origins)
         self.dtypes, self.least, self.widest = tuple(dtypes), least, widest
-        if small:  # nothing to decide at run time
+        if least is None:  # nothing to decide at run time
             self.compute = self._function  # type: ignore[method-assign]
 
     @functools.cached_property
@@ -130,12 +124,8 @@ class Fused(FusedSequence):
         return "fused_" + "_".join(op.name for op, _ in reversed(self.parts))
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        if xp is np:
-            size = self._size(arrays)
-            if self.least is not None and size >= self.least:
-                return self.kernel(*arrays)
-            if size >= LARGE:
-                return self.by_numpy(*arrays)
+        if xp is np and self.least is not None and self._size(arrays) >= self.least:
+            return self.kernel(*arrays)
         return self._function(xp, *arrays)
 
     def on_device(self, xp: Namespace, *arrays: Array) -> Array:
@@ -149,20 +139,6 @@ class Fused(FusedSequence):
         widest = self.widest
         size: int = max([a.size for a in arrays]) if widest is None else arrays[widest].size
         return size
-
-    def by_numpy(self, *arrays: Array) -> Array:
-        """Return the result without a kernel; large arrays go block by block."""
-        blocks = _blocks(arrays)
-        if blocks is None:
-            return self._function(np, *arrays)
-        flat, shape, count = blocks
-        first = np.asarray(self._function(np, *[a[:BLOCK] if a.ndim else a for a in flat]))
-        out = np.empty(count, first.dtype)
-        out[:BLOCK] = first
-        for start in range(BLOCK, count, BLOCK):
-            piece = slice(start, start + BLOCK)
-            out[piece] = self._function(np, *[a[piece] if a.ndim else a for a in flat])
-        return out.reshape(shape)
 
 
 class FusedReduction(Fused):
@@ -179,13 +155,12 @@ class FusedReduction(Fused):
         reduction: Reduction,
         least: int | None,
         *,
-        small: bool = False,
         origins: Sequence[Origin] = (),
     ) -> None:
         super().__init__(parts, dtypes, least, origins=origins)
         self.reduction = reduction
         self._whole = _expression([*self.parts, (reduction, (-len(self.parts),))])
-        if small:
+        if least is None:
             self.compute = self._whole  # type: ignore[method-assign]
 
     @functools.cached_property
@@ -199,12 +174,8 @@ class FusedReduction(Fused):
         return f"{self.reduction.name}_{super().name}"
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        if xp is np:
-            size = self._size(arrays)
-            if self.least is not None and size >= self.least:
-                return self._by_kernel(arrays)
-            if size >= LARGE:
-                return self.reduction.compute(xp, self.by_numpy(*arrays))
+        if xp is np and self.least is not None and self._size(arrays) >= self.least:
+            return self._by_kernel(arrays)
         return self._whole(xp, *arrays)
 
     def _by_kernel(self, arrays: Sequence[Array]) -> Array:
@@ -292,20 +263,3 @@ def _over(source: str) -> Callable[..., Callable[..., Array]]:
     exec(compile(source, "<fused>", "exec"), names)
     over: Callable[..., Callable[..., Array]] = names["over"]
     return over
-
-
-def _blocks(arrays: Sequence[Array]) -> tuple[list[Array], tuple[int, ...], int] | None:
-    """Return the arrays flat, their shape and size; None where blocks are not possible or wise."""
-    shape = max((a.shape for a in arrays), key=len, default=())
-    count = int(np.prod(shape, dtype=np.int64))
-    if count < LARGE:
-        return None
-    flat: list[Array] = []
-    for array in arrays:
-        if array.shape == shape and array.flags.c_contiguous:
-            flat.append(array.reshape(-1))
-        elif array.size == 1:
-            flat.append(array.reshape(()))
-        else:
-            return None
-    return flat, shape, count

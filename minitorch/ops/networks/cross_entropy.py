@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ...arrays.library import Array, Namespace, as_dtype, cast, dtype_of
+from ...compile.class_cross_entropy import NONE
 from ...errors import ArgumentError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from ..elementwise import compiled
@@ -39,7 +40,7 @@ class CrossEntropy(OfClasses):
                 mean: Array = np.add.reduce(losses, axis=None)
                 mean /= x.dtype.type(n)
                 return mean
-        losses, n = _losses(xp, x, index, *how)
+        losses, n = _losses(xp, x, index, *how, self.name)
         return cast(xp.sum(losses) / n, dtype_of(x))
 
     def infer(self, *specs: Spec) -> Spec:
@@ -97,7 +98,7 @@ class ClassLosses(OfClasses):
             if by_kernel is not None:
                 losses: Array = by_kernel[0]
                 return losses
-        return _losses(xp, x, index, *how)[0]
+        return _losses(xp, x, index, *how, self.name)[0]
 
     def infer(self, *specs: Spec) -> Spec:
         return Spec((*specs[0].shape[:1], *specs[0].shape[2:]), specs[0].dtype)
@@ -131,27 +132,32 @@ class WeightedLoss(ClassLosses):
 class ClassLossesGrad(KeepsSpec, OfClasses):
     """(softmax x - one hot) · g of each row: the gradient of `ClassLosses`."""
 
+    axis = 1  # of the classes
+
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
         counted = _select_counted(index, self.ignore_index)[0] if xp is np else None
         return _shares(xp, x, index, g, self, counted)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         x, index, g = node.inputs
-        flow = insert_axes(where(ne(index, self.ignore_index), g, 0.0), (1,)) * out_grad
-        y = apply(Softmax(1), x)
+        axis, counted = self.axis % len(x.shape), g
+        if self.ignore_index != NONE:
+            counted = where(ne(index, self.ignore_index), g, 0.0)
+        flow = insert_axes(counted, (axis,)) * out_grad
+        y = apply(Softmax(axis), x)
         slope = apply(self, x, index, g * 0.0 + 1.0)
-        return flow * y - y * sum(flow * y, 1, True), None, sum(slope * out_grad, 1)
+        return flow * y - y * sum(flow * y, axis, True), None, sum(slope * out_grad, axis)
 
 
 def _losses(
-    xp: Namespace, x: Array, index: Array, ignore: int, smoothing: float
+    xp: Namespace, x: Array, index: Array, ignore: int, smoothing: float, name: str
 ) -> tuple[Array, Any]:
     """Return the loss of each row, and how many count.
 
     Raises:
         AxisError: a class out of range.
     """
-    safe, counts, n = select_counted_rows(xp, index, x.shape[1], ignore)
+    safe, counts, n = select_counted_rows(xp, index, x.shape[1], ignore, name)
     away = x - xp.max(x, axis=1, keepdims=True)
     picked = Gather(1).compute(xp, away, safe[:, None])[:, 0]
     if smoothing:

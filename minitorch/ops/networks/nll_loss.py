@@ -41,10 +41,9 @@ def select_counted_rows(
     counts = index != ignore
     safe = xp.where(counts, index, xp.zeros_like(index))
     if xp is np and not in_range(safe, classes):
-        raise AxisError(
-            f"{name}: got a class of {int(safe.max())} or {int(safe.min())}, expected 0 to "
-            f"{classes - 1}."
-        )
+        low, high = int(safe.min()), int(safe.max())
+        label = low if low < 0 else high
+        raise AxisError(f"{name}: got label {label}, expected 0 to {classes - 1}, a class.")
     return safe, counts, xp.sum(cast(counts, np.dtype(np.int64)))
 
 

@@ -1,22 +1,21 @@
 """Cross-entropies of rows: one loss for each, for classes and for distributions over them.
 
-They are what a classifier in a graph runs at every step. The maximum is subtracted once for all of
-it, and a row of classes is a kernel where one can be compiled.
+They are what a classifier in a graph runs at every step. Classes lie on the last axis.
 """
 
 from typing import Any
 
 import numpy as np
 
-from ...arrays.library import Array, Namespace, dtype_of
+from ...arrays.library import Array, Namespace
 from ...arrays.shapes import Shape, broadcast
-from ...compile.class_cross_entropy import class_gradient, class_loss
-from ...errors import ArgumentError, ShapeError
-from ...op import Gradients, KeepsSpec, Methods, Op, Spec, apply
+from ...compile.class_cross_entropy import NONE
+from ...errors import ShapeError
+from ...op import Gradients, Methods, Op, Spec, apply
 from ..reducing.reduction import sum
 from ..shaping.broadcasting import sum_to
-from ..shaping.gathering import OneHot
 from ..shaping.movement import insert_axes
+from .cross_entropy import ClassLosses, ClassLossesGrad
 from .softmax import LogSoftmax, Softmax
 
 
@@ -28,10 +27,9 @@ class SoftCrossEntropy(Op):
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         labels, x = arrays
-        shifted, _, total = exponentials(xp, x)
-        dot = np.vecdot(labels, shifted) if xp is np else xp.sum(labels * shifted, axis=-1)
-        losses: Array = xp.log(total) * _row_sum(xp, labels) - dot
-        return losses
+        log_p = LogSoftmax(x.ndim - 1).compute(xp, x)
+        dot: Array = np.vecdot(labels, log_p) if xp is np else xp.sum(labels * log_p, axis=-1)
+        return -dot
 
     def infer(self, *specs: Spec) -> Spec:
         shape = broadcast(specs[0].shape, specs[1].shape, op="softmax_cross_entropy_with_logits")
@@ -56,8 +54,8 @@ class SoftCrossEntropyGrad(Op):
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         g, labels, x = arrays
-        _, p, total = exponentials(xp, x)
-        p *= (g * _row_sum(xp, labels) / total)[..., None]
+        p = Softmax(x.ndim - 1).compute(xp, x)
+        p *= (g * xp.sum(labels, axis=-1))[..., None]
         p -= labels * g[..., None]
         return p
 
@@ -66,71 +64,54 @@ class SoftCrossEntropyGrad(Op):
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The same written out in operators, differentiated term by term."""
-        return by_inputs(out_grad, *node.inputs)
+        g, labels, logits = node.inputs
+        p = apply(Softmax(len(logits.shape) - 1), logits)
+        flow, weight = out_grad * _column(g), sum(labels, -1, True)
+        by_p = flow * weight
+        by_logits = p * (by_p - sum(by_p * p, -1, True))
+        by_g = sum(out_grad * (p * weight - labels), -1)
+        by_labels = sum(flow * p, -1, True) - flow
+        return by_g, sum_to(by_labels, labels), sum_to(by_logits, logits)
 
 
-def by_inputs(
-    out_grad: Methods, g: Methods, labels: Methods, logits: Methods
-) -> tuple[Methods, Methods, Methods]:
-    """Return the gradients of `SoftCrossEntropyGrad` by its inputs."""
-    p = apply(Softmax(len(logits.shape) - 1), logits)
-    weight = sum(labels, -1, True)
-    by_p = out_grad * _column(g) * weight
-    by_logits = p * (by_p - sum(by_p * p, -1, True))
-    by_g = sum(out_grad * (p * weight - labels), -1)
-    flow = out_grad * _column(g)
-    by_labels = sum(flow * p, -1, True) - flow
-    return by_g, sum_to(by_labels, labels), sum_to(by_logits, logits)
+class SparseCrossEntropy(ClassLosses):
+    """-log softmax(logits) at the class of each row; inputs logits, labels (integers)."""
 
+    name = "sparse_softmax_cross_entropy_with_logits"
 
-class SparseCrossEntropy(Op):
-    """-log softmax(logits) at the class of each row; inputs labels (integers), logits."""
+    def __init__(self) -> None:
+        super().__init__(NONE)
 
-    reads_output = False
-
-    def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        labels, x = arrays
-        _check_rows(tuple(labels.shape), tuple(x.shape))
-        by_kernel = class_loss(labels, x) if xp is np and x.ndim == 2 else None
-        if by_kernel is not None:
-            return by_kernel[0]
-        _check_labels(labels, x.shape[-1])
-        shifted, _, total = exponentials(xp, x)
-        picked = xp.take_along_axis(shifted, xp.astype(labels, xp.int64)[..., None], axis=-1)
-        losses: Array = xp.log(total) - picked[..., 0]
-        return losses
+    def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
+        _check_rows(tuple(index.shape), tuple(x.shape))
+        losses = super().compute(xp, _as_matrix(x), index.reshape((-1,)))
+        return losses.reshape(tuple(index.shape))
 
     def infer(self, *specs: Spec) -> Spec:
-        _check_rows(specs[0].shape, specs[1].shape)
-        return Spec(broadcast(specs[0].shape, specs[1].shape[:-1]), specs[1].dtype)
+        x, labels = specs
+        _check_rows(labels.shape, x.shape)
+        return Spec(broadcast(labels.shape, x.shape[:-1]), x.dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """g (softmax - one_hot(labels))."""
-        labels, logits = node.inputs
-        return None, apply(SparseCrossEntropyGrad(), out_grad, labels, logits)
+        return apply(SparseCrossEntropyGrad(), *node.inputs, out_grad), None
 
 
-class SparseCrossEntropyGrad(KeepsSpec):
-    """g (softmax(logits) - one_hot(labels)); inputs g, labels (integers), logits."""
+class SparseCrossEntropyGrad(ClassLossesGrad):
+    """g (softmax(logits) - one_hot(labels)); inputs logits, labels (integers), g."""
 
-    like = 2
-    reads_output = False
+    axis = -1
 
-    def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        _check_labels(arrays[1], arrays[2].shape[-1])
-        g, labels, x = arrays
-        by_kernel = class_gradient(g, labels, x) if xp is np and x.ndim == 2 else None
-        if by_kernel is not None:
-            return by_kernel
-        hot = OneHot(x.shape[-1], dtype_of(x)).compute(xp, labels)
-        return SoftCrossEntropyGrad().compute(xp, g, hot, x)
+    def __init__(self) -> None:
+        super().__init__(NONE)
 
-    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """That of the other operator, with the labels written out."""
-        g, labels, logits = node.inputs
-        hot = apply(OneHot(logits.shape[-1], logits.dtype), labels)
-        by_g, _, by_logits = by_inputs(out_grad, g, hot, logits)
-        return by_g, None, by_logits
+    def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
+        by_rows = super().compute(xp, _as_matrix(x), index.reshape((-1,)), g.reshape((-1,)))
+        return by_rows.reshape(tuple(x.shape))
+
+
+def _as_matrix(x: Array) -> Array:
+    return x.reshape((-1, x.shape[-1]))
 
 
 def _check_rows(labels: Shape, logits: Shape) -> None:
@@ -142,49 +123,6 @@ def _check_rows(labels: Shape, logits: Shape) -> None:
             f"{labels} for logits of shape {logits}, expected {logits[:-1]}. Reshape or squeeze "
             "the labels."
         )
-
-
-def _check_labels(labels: Array, count: int) -> None:
-    """Raise if an array of NumPy's holds a label that is no class."""
-    if type(labels) is not np.ndarray or not labels.size:
-        return
-    bits = labels.view(f"u{labels.itemsize}")  # what is negative is large: one pass is enough
-    if bits.max() >= count:
-        label = labels.flat[int(bits.argmax())]
-        raise ArgumentError(
-            f"sparse_softmax_cross_entropy_with_logits: got label {label}, expected 0 to "
-            f"{count - 1}, a class of the logits' last axis."
-        )
-
-
-def exponentials(xp: Namespace, x: Array) -> tuple[Array, Array, Array]:
-    """Return x - m, e^(x - m) and its sum over the last axis, for an m that fits every row.
-
-    The largest element of all is found five times faster than that of each short row, and serves
-    as well while no row is so far below it that its sum vanishes.
-    """
-    if xp is np and x.size:
-        shifted = x - x.max()
-        powers = np.exp(shifted)
-        total = _row_sum(np, powers)
-        if total.min() > TINY:  # false also for NaN
-            return shifted, powers, total
-    shifted = x - xp.max(x, axis=-1, keepdims=True)
-    powers = xp.exp(shifted)
-    return shifted, powers, _row_sum(xp, powers)
-
-
-TINY = 1e-25  # far above the smallest float32, 1e-38: what underflowed cannot have counted
-
-
-def _row_sum(xp: Namespace, x: Array) -> Array:
-    """Return the sum over the last axis; for short rows a product with ones is the fastest."""
-    if xp is np and x.shape[-1] < LONG:
-        return x @ np.ones(x.shape[-1], x.dtype)
-    return xp.sum(x, axis=-1)
-
-
-LONG = 1024  # elements of a row from which NumPy's pairwise sum is both fast and more exact
 
 
 def _column(g: Methods) -> Any:

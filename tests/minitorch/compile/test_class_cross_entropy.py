@@ -132,7 +132,7 @@ def test_losses_of_a_graph_have_their_classes_last_whatever_the_sizes() -> None:
     want = torch.nn.functional.cross_entropy(
         torch.tensor(x.reshape(15, 5)), torch.tensor(labels.reshape(15)), reduction="none"
     )
-    np.testing.assert_allclose(SparseCrossEntropy().compute(np, labels, x).reshape(15), want)
+    np.testing.assert_allclose(SparseCrossEntropy().compute(np, x, labels).reshape(15), want)
 
 
 def test_what_is_not_a_number_stays_in_its_row() -> None:

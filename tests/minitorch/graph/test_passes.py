@@ -339,18 +339,13 @@ def test_a_reduction_over_leading_axes_is_left() -> None:
     assert not isinstance(after.op, FusedReduction)
 
 
-def test_a_fused_operator_works_block_by_block_and_has_a_gradient(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_fused_operator_has_a_gradient() -> None:
     x, w = (tf.placeholder(tf.float64, (50, 7)) for _ in range(2))
     z = tf.tanh(x * w + 0.5) * x
     after = tf.optimize(z)
     rng = np.random.default_rng(0)
     feeds = {n: rng.normal(size=(50, 7)) for n in (x, w)}
-    for limit in (10**9, 1):
-        monkeypatch.setattr("minitorch.graph.passes.fused.LARGE", limit)
-        monkeypatch.setattr("minitorch.graph.passes.fused.BLOCK", 32)
-        np.testing.assert_allclose(*run([z, after], feeds), rtol=1e-14)
+    np.testing.assert_allclose(*run([z, after], feeds), rtol=1e-14)
     plain, fused = tf.gradients(z, [x, w]), tf.gradients(after, [x, w])
     for a, b in zip(run(plain, feeds), run(fused, feeds), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
@@ -435,10 +430,11 @@ def test_a_loss_that_nobody_reads_is_not_computed() -> None:
     rows = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=y, logits=tf.matmul(x, w))
     loss = tf.reduce_mean(rows)
     grad = tf.gradients(loss, [w])[0]
-    assert "SparseCrossEntropy" in operators(grad)
+    name = "sparse_softmax_cross_entropy_with_logits"
+    assert name in operators(grad)
     after = tf.optimize(grad)
-    assert "SparseCrossEntropy" not in operators(after)
-    assert "SparseCrossEntropy" in operators(tf.optimize([grad, loss]))
+    assert name not in operators(after)
+    assert name in operators(tf.optimize([grad, loss]))
     rng = np.random.default_rng(0)
     feeds = {x: rng.normal(size=(5, 4)), y: [0, 2, 1, 1, 0]}
     with tf.Session() as session:
