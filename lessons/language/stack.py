@@ -8,7 +8,7 @@ from time import perf_counter
 from types import CodeType, FunctionType
 from typing import Any
 
-from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, forever, light_up, phases, since
+from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, forever, light_up, since
 
 Row = tuple[str, str, bool, int, float]  # name, what it is, theirs?, lines, own seconds
 LEFT, WIDTH, TOP, ROW = 16.0, 340.0, 24.0, 30.0  # of the layers' boxes, in pixels
@@ -17,7 +17,7 @@ HINT = (
     "From an operator, below, to a reply, above. A bar is a layer's own share of the time, without "
     "what lies inside of it."
 )
-LEGEND = (("bar good", "yours"), ("bar", "the course's"), ("bar faded", "still to come"))
+LEGEND = (("bar good", "yours"), ("bar", "the course's"), ("box idle", "still to come"))
 
 
 class Watch:
@@ -92,23 +92,27 @@ def see_stack(
     for k, (name, words, is_mine, lines, seconds) in enumerate(rows):
         y, share = foot - ROW * (k + 1), seconds / whole
         tip, bar = f"{name}: {words}", "bar good" if is_mine else "bar"
-        seen = ((0, k + 1, "box idle"), (k + 1, k + 2, "box control"), (k + 2, ALWAYS, "box value"))
+        box = "box good" if is_mine else "box value"
+        seen = ((0, k + 1, "box idle"), (k + 1, k + 2, "box control"), (k + 2, ALWAYS, box))
         canvas.rect(LEFT, y, WIDTH, ROW - 4, seen, tip=tip)
         canvas.text(LEFT + 10, y + 18, words, light_up("", {k + 1: "bold"}), tip)
         whose = f"{lines} lines" if is_mine else "the course's"
         canvas.text(LEFT + WIDTH + 104, y + 18, whose, "end small")
         width = max(SHARES * seconds / longest, 1.0)
-        canvas.rect(BARS, y + 3, width, ROW - 10, since(k + 1, "bar faded", bar), tip=tip)
+        canvas.rect(BARS, y + 3, width, ROW - 10, since(k + 1, "box idle", bar), tip=tip)
         canvas.text(BARS + width + 8, y + 18, f"{share:.1%}", forever(k + 1, "small"))
         width = (BARS + SHARES + 60 - LEFT) * share
-        strip = phases([(k + 1, bar), (k + 2, f"{bar} faded" if is_mine else "bar faded")])
+        strip = since(k + 1, "box idle", bar)
         canvas.rect(before, foot + 10, max(width - 1, 0.5), 16, strip, rx=1, tip=tip)
         before += width
         text = f"{words[0].upper()}{words[1:]}: {share:.1%} of the time is its own."
         steps.append(Step(text, (f"{name}, {whose}",)))
     summary = summary_of(rows)
     steps.append(Step(summary))
-    return Scene(title, HINT, tab, summary, BARS + SHARES + 76, foot + 34, tuple(canvas.marks),
+    canvas.text(
+        LEFT, foot + 42, "the whole time, from the lowest layer to the highest", "small muted"
+    )
+    return Scene(title, HINT, tab, summary, BARS + SHARES + 76, foot + 50, tuple(canvas.marks),
                  tuple(steps), len(steps) - 1, LEGEND)  # fmt: skip
 
 
