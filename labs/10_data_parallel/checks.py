@@ -310,7 +310,7 @@ def every_gradient_is_in_one_bucket(student, rng):
             raise Feedback(f"{called}: {missing} are in no bucket. Who sends their gradients?")
         if len(flat) != len(sizes):
             raise Feedback(f"{called}: some index is there twice, or is no parameter at all.")
-        if not all(got):
+        if not all(len(bucket) for bucket in got):
             raise Feedback(f"{called}: a bucket is empty. It would be an all-reduce of nothing.")
 
 
@@ -337,7 +337,7 @@ def a_bucket_is_closed_once_it_is_full(student, rng):
             held = sum(sizes[i] for i in bucket)
             if held < cap and bucket is not got[-1]:
                 raise Feedback(f"{called}: {bucket} holds {held} bytes: closed before it was full.")
-            if bucket and held - sizes[bucket[-1]] >= cap and len(bucket) > 1:
+            if len(bucket) > 1 and held - sizes[bucket[-1]] >= cap:
                 raise Feedback(f"{called}: {bucket} was full before its last gradient came.")
 
 

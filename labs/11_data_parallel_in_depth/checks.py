@@ -253,7 +253,7 @@ def buckets_follow_the_order(student, rng):
             raise Feedback(f"{called}: each index belongs into one bucket, once.")
         if flat != order:
             raise Feedback(f"{called}. In which order do the gradients get ready?")
-        if not all(got):
+        if not all(len(bucket) for bucket in got):
             raise Feedback(f"{called}: a bucket is empty. It would be an all-reduce of nothing.")
 
 

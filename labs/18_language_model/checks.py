@@ -20,7 +20,8 @@ LAB = LabSettings(wall_s=240, preload=("numpy", "minitorch"), withheld=WITHHELD)
 
 
 def merging(tokens, pair, new):
-    return merge(list(tokens), tuple(pair), new)
+    found = merge(list(tokens), tuple(pair), new)
+    return list(found) if hasattr(found, "__iter__") else found
 
 
 def merged(tokens, pair, new):

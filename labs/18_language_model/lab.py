@@ -1097,7 +1097,7 @@ class Generator:
         ### END SOLUTION
 
     def free(self, slot):
-        """Forget the row of a slot."""
+        """Forget the row of a slot, if it has one."""
         ### BEGIN SOLUTION
         self.caches.pop(slot, None)
         ### END SOLUTION

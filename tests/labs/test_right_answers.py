@@ -38,6 +38,13 @@ OTHERWISE = [  # lab, question, words of its solution, other words that are as r
         "return tuple(beside(out_grad, source) for source in node.inputs)",
         "return [beside(out_grad, source) for source in node.inputs]",
     ),
+    (
+        "10_data_parallel",
+        "assign_buckets",
+        "return buckets",
+        "return [torch.tensor(bucket).numpy() for bucket in buckets]",
+    ),
+    ("18_language_model", "pairs", "return merged", "return np.array(merged)"),
     (  # names in no order
         "16_at_scale",
         "saved",
