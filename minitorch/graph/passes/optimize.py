@@ -14,7 +14,6 @@ from .cse import cse
 from .dead_code import dead_code
 from .fold import fold
 from .fuse import fuse
-from .layer_norms import layer_norms
 from .loop_invariants import loop_invariants
 from .loop_values import loop_values
 from .loops import Pass, inside
@@ -35,7 +34,6 @@ PASSES: dict[str, Pass] = {
     "loop_invariants": loop_invariants,
     "matmul_chain": matmul_chain,
     "merge_matmuls": merge_matmuls,
-    "layer_norms": layer_norms,
     "fold again": fold,
     "fuse": fuse,
     "cse again": cse,

@@ -97,6 +97,14 @@ def clone(x: Kind) -> Kind:
     return apply(Clone(), x)
 
 
+def own_copy(value: Methods) -> Methods:
+    """Return a copy by which a gradient can be asked for, without a path to other copies."""
+    copy = clone(value)
+    if not getattr(copy, "requires_grad", True):
+        copy.requires_grad = True  # type: ignore[attr-defined]
+    return copy
+
+
 def copy_in_rows(x: Kind) -> Kind:
     """Return a copy of `x` whose elements lie in memory in order."""
     return apply(Clone(in_rows=True), x)

@@ -19,7 +19,7 @@ import numpy as np
 from ...arrays.library import Array, Namespace, asarray, device_of, to_numpy
 from ...op import Flat, Gradients, Kind, Methods, Op, Spec, apply
 from ...vjp import pull_back
-from ..elementwise.casting import clone
+from ..elementwise.casting import clone, own_copy
 from ..elementwise.compiled import compiles
 from ..elementwise.unary import relu, sigmoid, tanh, zeros_like
 from ..products.linalg import linear, matmul
@@ -235,7 +235,7 @@ class StatesBefore(_OfLayer):
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return that of the first state and of all outputs but the last."""
         trail, *inputs = node.inputs
-        own = [_own(value) for value in inputs]
+        own = [own_copy(value) for value in inputs]
         y = apply(Recurrence(self.kind, self.backwards), trail, *own)[: inputs[0].shape[0]]
         first = insert_axes(_first(own)[0], (0,))
         before = cat([y[1:], first] if self.backwards else [first, y[:-1]])
@@ -261,16 +261,16 @@ class TimeStepsBack(_OfLayer):
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Differentiate the gradient of the steps one by one."""
         d_results, _, *inputs = node.inputs
-        own = [_own(value) for value in (d_results, *inputs)]
+        own = [own_copy(value) for value in (d_results, *inputs)]
         by_result, *shares = pull_back(self._by_steps(*own), out_grad, own)
         return by_result, None, *shares
 
     def _by_steps(self, d_results: Methods, *inputs: Methods) -> Methods:
         """Return the same gradients in the library's operators."""
         biases = _biases(inputs)
-        from_x = _own(linear(*inputs[:2], *biases[:1]))
+        from_x = own_copy(linear(*inputs[:2], *biases[:1]))
         bias = zeros_like(from_x)
-        bias = _own(bias + biases[1] if biases else bias)
+        bias = own_copy(bias + biases[1] if biases else bias)
         results = self._results(from_x, inputs, bias)
         by = [bias, from_x] if self.kind == "gru" else [bias]
         gradients = pull_back(results, d_results, [*by, *_first(inputs)])
@@ -286,11 +286,3 @@ def _biases(inputs: Sequence[Methods]) -> list[Methods]:
 def _first(inputs: Sequence[Methods]) -> list[Methods]:
     """Return the first states of a layer's inputs."""
     return [value for value in inputs[3:] if len(value.shape) == 2]
-
-
-def _own(value: Methods) -> Methods:
-    """Return a copy by which a gradient can be asked for, without a path to other copies."""
-    copy = clone(value)
-    if not getattr(copy, "requires_grad", True):
-        copy.requires_grad = True  # type: ignore[attr-defined]
-    return copy

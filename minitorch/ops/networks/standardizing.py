@@ -11,11 +11,15 @@ from ...arrays import allocator
 from ...arrays.library import Array, Namespace
 from ...arrays.shapes import numel
 from ...op import Flat, Gradients, KeepsSpec, Methods, Op, Spec, apply
+from ...vjp import pull_back
 from ..elementwise import compiled
+from ..elementwise.casting import own_copy
 from ..elementwise.formulas import at_once
 from ..elementwise.unary import rsqrt
 from ..reducing.reduction import Reduction, mean
 from ..shaping.broadcasting import sum_to
+from ..shaping.joining import cat
+from ..shaping.movement import reshape
 
 
 class Standardize(KeepsSpec, Reduction):
@@ -206,6 +210,21 @@ class LayerNormGradients(Op):
         size, n = numel(specs[1].shape), specs[2].shape[0]
         return Spec((None if size is None or n is None else size + 2 * n,), specs[1].dtype)
 
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Differentiate the same written out in operators."""
+        g, x, weight = own = [own_copy(value) for value in node.inputs]
+        shares = _shares(g, x, weight, (len(x.shape) - 1,), self.eps)
+        return pull_back(cat([reshape(share, -1) for share in shares]), out_grad, own)
+
+
+def _shares(
+    g: Methods, x: Methods, weight: Methods, dims: tuple[int, ...], eps: float
+) -> tuple[Methods, Methods, Methods]:
+    """Return the gradients of x, weight and bias of a layer norm, operator by operator."""
+    y = apply(Standardize(dims, eps), x)
+    by_x = apply(StandardizeGradient(dims, eps), g * weight, x, y)
+    return by_x, sum_to(g * y, weight), sum_to(g, weight)
+
 
 class LayerNorm(KeepsSpec):
     """Standardized over the last axes, times a weight, plus a bias; inputs x, weight, bias."""
@@ -229,15 +248,20 @@ class LayerNorm(KeepsSpec):
         return y
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
-        """That of the standardized array; the weight's is Σ g y, the bias's Σ g."""
-        x, weight, bias = node.inputs
+        """That of the standardized array; the weight's is Σ g y, the bias's Σ g.
+
+        Of nodes all three are slices of one operator's result, which reads what came in once.
+        """
+        x, weight, _ = node.inputs
         if type(out_grad) is np.ndarray and compiled.fits_rows(np, out_grad, x, weight):
             flat = (-1, weight.size)
             g, rows, scale = out_grad.reshape(flat), x.reshape(flat), weight.reshape(-1)
             together = LayerNormGradients(self.eps).compute(np, g, rows, scale)
             affine = together[x.size :].reshape(2, *weight.shape)
             return together[: x.size].reshape(x.shape), *affine
-        y = apply(Standardize(self.dims, self.eps), x)
-        op = StandardizeGradient(self.dims, self.eps)
-        by_x = apply(op, out_grad * weight, x, y)
-        return by_x, sum_to(out_grad * y, weight), sum_to(out_grad, bias)
+        is_eager, sizes = hasattr(out_grad, "array"), (*x.shape, *weight.shape)
+        if is_eager or len(weight.shape) > 1 or None in sizes:
+            return _shares(out_grad, x, weight, self.dims, self.eps)
+        together, n = apply(LayerNormGradients(self.eps), out_grad, x, weight), weight.shape[0]
+        by_x, by_weight, by_bias = together[: -2 * n], together[-2 * n : -n], together[-n:]
+        return reshape(by_x, tuple(x.shape)), by_weight, by_bias
