@@ -232,9 +232,6 @@ class ConvolveBack(FormDerivative):
             return x
         if xp is np and self._is_convolution(kernel):
             return self._convolve(y, w, kernel)
-        overlap = any(size > step for size, step in zip(kernel, how.stride, strict=True))
-        if xp is np and set(how.dilation) == {1} and overlap:
-            return self._by_phases(y, w, kernel)
         kernels = w.reshape((how.groups, w.shape[0] // how.groups, -1))
         columns = _product(xp, xp.permute_dims(kernels, (0, 2, 1)), _rows(xp, y, how.groups))
         n, channels, places = y.shape[0], w.shape[1] * how.groups, tuple(y.shape[2:])
@@ -273,29 +270,6 @@ class ConvolveBack(FormDerivative):
         turned = turned.reshape((groups * w.shape[1], -1, *kernel))
         how = Geometry(self.how.stride, self._border(kernel), self.how.dilation, groups)
         return Convolve(how).compute(np, y, turned)
-
-    def _by_phases(self, y: Array, w: Array, kernel: tuple[int, ...]) -> Array:
-        """Return the image where windows move by `stride`: each of its phases by a convolution.
-
-        An element whose place is `at` beyond a multiple of the stride meets one of so many of the
-        kernel's elements, those from `at` on; between them no result is added to it.
-        """
-        how, ones, both = self.how, (1,) * len(kernel), (slice(None), slice(None))
-        out = np.zeros((len(y), w.shape[1] * how.groups, *self.image), y.dtype)
-        spans = [range(min(s, k)) for s, k in zip(how.stride, kernel, strict=True)]
-        for at in itertools.product(*spans):
-            picked = [slice(a, None, s) for a, s in zip(at, how.stride, strict=True)]
-            part = w[(*both, *picked)]
-            reach = [n + k - 1 for n, k in zip(y.shape[2:], part.shape[2:], strict=True)]
-            whole = Geometry(ones, (0,) * len(ones), ones, how.groups)
-            phase = ConvolveBack(whole, tuple(reach)).compute(np, y, part)
-            taken, into = [], []
-            for a, s, p, n, m in zip(at, how.stride, how.padding, self.image, reach, strict=True):
-                first, end = -((a - p) // s), min(-((a - p - n) // s), m)
-                taken.append(slice(first, max(first, end)))
-                into.append(slice(first * s + a - p, max(0, end * s + a - p), s))
-            out[(*both, *into)] = phase[(*both, *taken)]
-        return out
 
     def infer(self, *specs: Spec) -> Spec:
         """Return (N, C, image)."""
