@@ -6,6 +6,7 @@ and raises `Feedback` when it is wrong; anything else that it raises itself is a
 
 import ast
 import builtins
+import re
 import traceback
 import zlib
 from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ from autograder.printable import printable
 from autograder.records import MIB, CheckResult, Limits, Outcome
 from autograder.student.comparing import close, to_number
 from autograder.student.protocol import Student
-from autograder.student.remembering import A_PROBE, Remembering
+from autograder.student.remembering import Remembering
 from autograder.student.timing import Ratio, not_slower
 
 __all__ = [
@@ -54,6 +55,8 @@ STOPPED = {  # by kind, for a hidden check: the message itself may hold an exit 
     "output": "it printed or sent too much",
     "processes": "it started too many processes",
 }
+
+NONE = re.compile(r"NoneType|\b(?:got|gave|returned) None\b")  # in a message
 
 CheckFunction = Callable[[Student, Any], object]
 
@@ -270,11 +273,11 @@ def _deadlock(error: StudentError) -> str:
 
 def _missing_return(message: str, name: str) -> str:
     """Return what to add to the message on a function that gave None, which few checks ask for."""
-    if not name or "return?" in message or "return still" in message:
+    if "return?" in message or "return still" in message:
         return ""
-    if name == A_PROBE:  # it may give None by itself
-        return " Does your function end in a return?" if "returned None" in message else ""
-    return f" {name} returned None: does it end in a return?"
+    if name:
+        return f" {name} returned None: does it end in a return?"
+    return " Does your function end in a return?" if NONE.search(message) else ""
 
 
 def _unusable(hidden: bool, last: str, error: BaseException) -> str:
@@ -283,7 +286,7 @@ def _unusable(hidden: bool, last: str, error: BaseException) -> str:
         return ""
     if hidden:
         return "What your code returned is not of the kind that the docstring asks for."
-    if last.endswith("returned None"):
+    if last.endswith(("returned None", "gave None")):
         return printable(f"{last}. Does it end in a return?")
     return printable(f"{last}. Is that of the form that the docstring asks for?")
 

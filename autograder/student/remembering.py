@@ -10,8 +10,6 @@ from autograder.records import RanksRun
 from autograder.student.local import show_briefly
 from autograder.student.protocol import Student
 
-A_PROBE = "what this check asked of your code"
-
 
 class Remembering:
     """Hands everything on to `student`. `last` is what it gave: "f(x=3) returned None", or "".
@@ -43,7 +41,7 @@ class Remembering:
     def probe(self, function: Callable[..., Any], /, **inputs: Any) -> Any:
         """Run `function` beside the learner's code. See `Student.probe`."""
         result = self._student.probe(function, **inputs)
-        self.last = f"{A_PROBE} gave {show_briefly(result)}"
+        self.last = f"what this check asked of your code gave {show_briefly(result)}"
         self.without_result = ""
         return result
 
@@ -52,8 +50,9 @@ class Remembering:
     ) -> RanksRun:
         """Run ranks. See `Student.ranks`."""
         run = self._student.ranks(function, world_size, *args, **options)
-        name = function if isinstance(function, str) else A_PROBE
+        name = function if isinstance(function, str) else "what this check asked of your code"
         results = ", ".join(map(show_briefly, run.results))
         self.last = f"{name} on {world_size} ranks returned {results}"
-        self.without_result = name if all(result is None for result in run.results) else ""
+        is_named = isinstance(function, str) and all(result is None for result in run.results)
+        self.without_result = name if is_named else ""
         return run

@@ -547,7 +547,12 @@ def interceptions(comm):
     model, told = make_model(), []
     reducer = Overlapped(comm, model.parameters(), 10_000)
     on_gradient = reducer.on_gradient
-    reducer.on_gradient = lambda index: (told.append(index), on_gradient(index))
+
+    def noted(index):
+        told.append(index)
+        on_gradient(index)
+
+    reducer.on_gradient = noted
     x, y = batch(0)
     loss_of(model(x), y).backward()
     launched = reducer.next_bucket

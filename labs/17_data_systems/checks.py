@@ -209,7 +209,7 @@ def the_words_of_all_partitions_are_counted(student, rng):
         _, names, held, _ = student.probe(run_job, partitions=partitions, reducers=reducers)
         if names != [f"job/reduce{r}" for r in range(reducers)]:
             raise Feedback(
-                f"map_reduce with {reducers} reducers returned {names!r}, expected the {reducers} "
+                f"map_reduce with {reducers} reducers returned {names}, expected the {reducers} "
                 "names of the reduce tasks' results, in order: 'job/reduce0' is the first."
             )
         if "no pairs" in held:

@@ -63,7 +63,7 @@ def pairs_are_replaced_from_left_to_right(student, rng):
             )
             if got != want:
                 hint = "In a a a the first two are the pair. Where do you go on after one?"
-                if 99 in want and 99 not in list(got or []):
+                if got and 99 in want and 99 not in got:
                     hint = "No pair was found. What do you compare with the pair?"
                 raise Feedback(
                     f"merge({tokens}, {tuple(pair)}, 99): got {got}, expected {want}. {hint}"
@@ -810,7 +810,7 @@ def without_temperature_the_largest_is_taken(student, rng):
         got = student.call("choose", logits, 0, int(rng.integers(1, 9)), 0.99)
         if got != int(np.argmax(logits)):
             raise Feedback(
-                f"choose({logits.round(2)}, temperature 0): got {got}, expected "
+                f"choose({logits.round(2)}, temperature 0): got {got!r}, expected "
                 f"{int(np.argmax(logits))}, the first of the largest."
             )
 
@@ -1003,7 +1003,7 @@ def a_static_batch_takes_as_long_as_its_longest(student, rng):
             elif got == in_batches(lengths[: n - n % slots], slots):
                 hint = "The last batch may have fewer requests."
             raise Feedback(
-                f"static_iterations({lengths}, {slots}): got {got}, expected {want}. {hint}"
+                f"static_iterations({lengths}, {slots}): got {got!r}, expected {want}. {hint}"
             )
 
 
