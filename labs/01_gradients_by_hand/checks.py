@@ -12,6 +12,9 @@ from autograder.checks import Feedback, LabSettings, check, close
 WITHHELD = (
     *("torch:", "minitorch.sweep:sweep", "minitorch.optim.sgd:SGD"),
     "sklearn.linear_model._base:LinearRegression",
+    *(f"minitorch.ops.elementwise.rows:{kind}.gradient" for kind in ("Unary", "Binary")),
+    "minitorch.ops.products.linalg:MatMul.gradient",
+    "minitorch.ops.networks.cross_entropy:CrossEntropy.gradient",
 )
 LAB = LabSettings(preload=("numpy",), withheld=WITHHELD)
 

@@ -10,7 +10,7 @@ from autograder.errors import StudentError
 TORCH_C10D = ("distributed", "_C._distributed_c10d")
 WITHHELD = (
     *("ddp_lab.data_parallel.bucketing:assign", "ddp_lab.simulate.ddp:ddp"),
-    "ddp_lab.data_parallel:DistributedDataParallel",
+    *("ddp_lab.data_parallel:DistributedDataParallel", "ddp_lab.data_parallel.ladder:Replica"),
     *(f"torch.{c10d}:_compute_bucket_assignment_by_size" for c10d in TORCH_C10D),
 )
 LAB = replace(RANK_SETTINGS, preload=("numpy", "torch", "ddp_lab"), withheld=WITHHELD)

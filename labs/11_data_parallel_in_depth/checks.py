@@ -11,6 +11,7 @@ HOOKS = ("fp16_compress_hook", "top_k_hook", "power_sgd_hook")
 TORCH_C10D = ("distributed", "_C._distributed_c10d")
 WITHHELD = (
     *("ddp_lab.data_parallel:DistributedDataParallel", "ddp_lab.data_parallel.bucketing:assign"),
+    "ddp_lab.data_parallel.torch.autograd_graph:find_unreached",
     *(f"ddp_lab.data_parallel.hooks.comm_hooks:{hook}" for hook in HOOKS),
     *(f"torch.{c10d}:_compute_bucket_assignment_by_size" for c10d in TORCH_C10D),
 )

@@ -123,6 +123,7 @@ def the_ends_of_a_text_are_merged_too(student, rng):
 
 def softmax_of(scores, out_grad=None):
     import minitorch as mt
+    from autograder.student.withheld import withheld
 
     x = mt.tensor(scores).requires_grad_()
     out = CausalSoftmax()(x)
@@ -130,7 +131,8 @@ def softmax_of(scores, out_grad=None):
         return type(out.op).__name__
     if out_grad is None:
         return out.detach().numpy()
-    return mt.grad(out, [x], grad_outputs=mt.tensor(out_grad))[0].numpy()
+    with withheld(["minitorch.ops.networks.softmax:Softmax.gradient"]):  # this rule is asked for
+        return mt.grad(out, [x], grad_outputs=mt.tensor(out_grad))[0].numpy()
 
 
 def softmaxed(student, scores, **adjoint):

@@ -1,5 +1,11 @@
 # ruff: noqa
-"""The buckets are those of torch's own DistributedDataParallel, a function in C."""
+"""Buckets are those of torch's own DistributedDataParallel, a function in C; the rest is the ladder's."""
+
+
+def flat_all_reduce(comm, params):
+    from ddp_lab.data_parallel.ladder import OneFlat
+
+    OneFlat(torch.nn.ParameterList(params), comm).finish()
 
 
 def assign_buckets(n_bytes, cap_bytes):
