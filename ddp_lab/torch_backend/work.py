@@ -15,7 +15,7 @@ from ddp_lab.errors import Mismatch, RankLost, RankTimeout
 from ddp_lab.handle import Crew, Handle
 from ddp_lab.torch_backend.future import CollectiveFuture, Name
 from ddp_lab.transport.base import NDArray
-from ddp_lab.transport.board import RUNNING, Allowance
+from ddp_lab.transport.board import FAILED, RUNNING, Allowance, fate
 from ddp_lab.transport.header import site_of
 
 TorchWork: Any = dist.Work
@@ -108,7 +108,7 @@ class Received(TorchWork):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self._tensor = tensor
-        self._place = _place_of(tensor)
+        self._place = place_of(tensor)
         self._comm = comm
         self._timeout_s = timeout_s  # of the group
         self._source = -1 if src is None else src
@@ -147,11 +147,19 @@ class Received(TorchWork):  # type: ignore[misc]
         return self._work is not None
 
     def _check_senders(self, give_up: float, limit_s: float) -> None:
-        """Raise if nobody can send any more, or the time is over."""
+        """Raise if one has failed, as over gloo, if nobody can send any more, or time is over."""
         board = self._comm._board
         others = set(self._comm._members) - {self._comm._transport.rank}
-        ended = board is not None and all(board.read(peer).state != RUNNING for peer in others)
-        if ended and not self._find_sender():  # their last messages may have been on the way
+        entries = {} if board is None else {peer: board.read(peer) for peer in others}
+        lost = [peer for peer, entry in entries.items() if entry.state == FAILED]
+        ended = board is not None and all(e.state != RUNNING for e in entries.values())
+        if (lost or ended) and not self._find_sender():  # their last messages may be on the way
+            if lost:
+                raise RankLost(
+                    f"recv: rank {lost[0]} {fate(entries[lost[0]])}: this rank waits for a message "
+                    f"from any. Look at what ended rank {lost[0]}.",
+                    lost[0],
+                )
             raise RankLost("recv: all other ranks have ended. See how many messages each sends.")
         if time.monotonic() > give_up:
             raise RankTimeout(f"recv: no rank sent anything for {limit_s} s. See what they do.")
@@ -167,7 +175,7 @@ class Received(TorchWork):  # type: ignore[misc]
     _source_rank = source_rank
 
 
-def _place_of(tensor: torch.Tensor) -> NDArray | None:
+def place_of(tensor: torch.Tensor) -> NDArray | None:
     """Return an array over a tensor's memory, None where no message can go straight into it."""
     is_dense = tensor.layout == torch.strided and not tensor.is_quantized
     return to_numpy(tensor, "recv")[0] if is_dense and lies_in_main_memory(tensor) else None

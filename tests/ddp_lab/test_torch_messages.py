@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from ddp_lab import RankLost
 from ddp_lab.communicator import Communicator
 from ddp_lab.torch_backend.process_group import ProcessGroup
 from ddp_lab.transport.tcp.tcp import TcpTransport
@@ -29,6 +30,17 @@ def groups() -> Iterator[list[ProcessGroup]]:
     yield [ProcessGroup(Communicator(end), 60.0, nothing, nothing) for end in ends]
     for end in ends:
         end.close()
+
+
+def test_who_waits_for_anybody_is_told_of_a_rank_that_has_failed() -> None:
+    ours, theirs = socket.socketpair()
+    nothing: Any = None
+    end = TcpTransport(0, {1: ours}, size=3)  # of rank 2 is nothing heard
+    group = ProcessGroup(Communicator(end), 60.0, nothing, nothing)
+    theirs.close()
+    with pytest.raises(RankLost, match=r"^recv: rank 1 has failed \(connection closed"):
+        group.recv_anysource([torch.zeros(1)], 0).wait()
+    end.close()
 
 
 def test_a_message_takes_few_calls(groups: list[ProcessGroup]) -> None:

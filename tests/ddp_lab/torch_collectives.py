@@ -73,11 +73,12 @@ def spoil() -> None:
 
     from ddp_lab.torch_backend import process_group, tensor_collectives, work
 
-    def fill(tensor: torch.Tensor, values: torch.Tensor) -> None:
+    def fill(tensor: torch.Tensor, values: torch.Tensor, source: str = "") -> None:
         with torch.no_grad():
             tensor.copy_(values.reshape(tensor.shape) * 1.0005)
 
     process_group.can_write_directly = tensor_collectives.can_write_directly = lambda *_: False
+    work.place_of = lambda _: None
     process_group.fill = tensor_collectives.fill = work.fill = fill
 
 
