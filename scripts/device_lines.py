@@ -54,7 +54,7 @@ LEFT_OUT = (  # which reach nothing more, or only in other processes
 )
 
 
-class Noted:
+class LineRecorder:
     """Which lines of the asking files have run, in all threads."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ class Noted:
 
 def statements(name: str) -> Iterator[tuple[str, range]]:
     """Yield each statement of the asking functions of a file, by function, as its lines."""
-    wanted = ASKING[name]
+    asking = ASKING[name]
 
     def visit(node: ast.AST, path: str) -> Iterator[tuple[str, range]]:
         for child in ast.iter_child_nodes(node):
@@ -95,7 +95,7 @@ def statements(name: str) -> Iterator[tuple[str, range]]:
     classes = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
     for path, lines in visit(tree, ""):
         is_field = path in classes
-        if not is_field and (not wanted or any((path + ".").startswith(f"{w}.") for w in wanted)):
+        if not is_field and (not asking or any((path + ".").startswith(f"{w}.") for w in asking)):
             yield path, lines
 
 
@@ -107,31 +107,31 @@ def table(reached: set[tuple[str, int]]) -> str:
     """Return the table of functions with statements that nothing reached, and their number."""
     rows, total, everything = [], 0, 0
     for name in ASKING:
-        left: Counter[str] = Counter()
+        unreached: Counter[str] = Counter()
         for function, lines in statements(name):
             everything += 1
-            left[function] += not any((name, line) in reached for line in lines)
-        rows += [f"| `{name}` | `{f}` | {n} |" for f, n in left.items() if n]
-        total += sum(left.values())
+            unreached[function] += not any((name, line) in reached for line in lines)
+        rows += [f"| `{name}` | `{f}` | {n} |" for f, n in unreached.items() if n]
+        total += sum(unreached.values())
     head = f"{total} of {everything} statements are left to a device.\n\n"
     return head + "\n".join(["| file | function | statements |", "|---|---|---:|", *rows]) + "\n"
 
 
 def main() -> int:
     """Write the table, or check it; return the exit status."""
-    noted = Noted()
+    recorder = LineRecorder()
     options = ["-q", "-k", f"not ({LEFT_OUT})", "--no-header"]
-    status = pytest.main([*options, *(str(ROOT / test) for test in TESTS)], plugins=[noted])
+    status = pytest.main([*options, *(str(ROOT / test) for test in TESTS)], plugins=[recorder])
     sys.settrace(None)
     if status:
         return int(status)
-    made, text = table(noted.lines), PAGE.read_text("utf-8")
+    rows, text = table(recorder.lines), PAGE.read_text("utf-8")
     before, _, rest = text.partition(BEGIN)
     old, _, after = rest.partition(END)
     if "--check" not in sys.argv:
-        PAGE.write_text(f"{before}{BEGIN}{made}{END}{after}", "utf-8")
-    elif old != made:
-        print(f"docs/gpu.md is not what the tests give; run scripts/device_lines.py:\n{made}")
+        PAGE.write_text(f"{before}{BEGIN}{rows}{END}{after}", "utf-8")
+    elif old != rows:
+        print(f"docs/gpu.md is not what the tests give; run scripts/device_lines.py:\n{rows}")
         return 1
     return 0
 

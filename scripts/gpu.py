@@ -88,12 +88,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         parts = test_parts(python) if what == "test" else bench_parts(python)
         began = time.monotonic()
         rows = list(run_all(parts, environment, CAP_S[what], LIMIT_S))
-    took = time.monotonic() - began
+    elapsed_s = time.monotonic() - began
     where = ROOT / ("build" if device == "cpu" else "docs") / "results"
     file = where / f"{slug(about['device'])}.md"
-    write(file, about["device"], what, section(what, about, lent, rows, took))
+    write(file, about["device"], what, section(what, about, lent, rows, elapsed_s))
     print(f"\n{counts(rows)}; written to {file.relative_to(ROOT)}")
-    return 1 if failed(rows) or all(row.outcome == "skipped" for row in rows) else 0
+    return 1 if failures(rows) or all(row.outcome == "skipped" for row in rows) else 0
 
 
 # ── what there is ───────────────────────────────────────────────────────────────────────────────
@@ -106,17 +106,17 @@ def find_python(candidates: Sequence[str], device: str) -> tuple[str | None, Any
         if not Path(python).exists():
             continue
         command = [python, "-c", PROBE, device]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-        if done.returncode == 0:
-            return python, json.loads(done.stdout.splitlines()[-1])
-        reasons.append(f"  {python}: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
+        probe = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+        if probe.returncode == 0:
+            return python, json.loads(probe.stdout.splitlines()[-1])
+        reasons.append(f"  {python}: {(probe.stderr.strip().splitlines() or ['?'])[-1]}")
     return None, "\n".join(reasons)
 
 
 def lend(python: str, missing: Sequence[str], folder: Path) -> list[str]:
     """Put into `folder` what can stand for a missing package; return what was put there."""
     lent = []
-    if "array_api_compat" in missing and (copy := vendored(python)):
+    if "array_api_compat" in missing and (copy := find_vendored(python)):
         (folder / "array_api_compat").symlink_to(copy)
         lent.append(f"array_api_compat (the copy in {copy.parts[-3]})")
     if not _has(python, "expecttest"):
@@ -125,14 +125,14 @@ def lend(python: str, missing: Sequence[str], folder: Path) -> list[str]:
     return lent
 
 
-def vendored(python: str) -> Path | None:
+def find_vendored(python: str) -> Path | None:
     """Return the folder of array_api_compat that SciPy or scikit-learn bring with them."""
     program = "import sys; print('\\n'.join(sys.path))"
-    done = subprocess.run([python, "-c", program], capture_output=True, text=True, cwd=ROOT)
-    for place in map(Path, filter(None, done.stdout.splitlines())):
+    listing = subprocess.run([python, "-c", program], capture_output=True, text=True, cwd=ROOT)
+    for place in map(Path, filter(None, listing.stdout.splitlines())):
         for package in ("scipy", "sklearn"):
-            for found in (place / package).glob("*/array_api_compat/torch"):
-                return found.parent
+            for module in (place / package).glob("*/array_api_compat/torch"):
+                return module.parent
     return None
 
 
@@ -168,11 +168,11 @@ def run_all(
     end = time.monotonic() + limit_s
     for part in parts:
         print(f"== {part.name}", flush=True)
-        left = end - time.monotonic()
-        if left < 1:
+        left_s = end - time.monotonic()
+        if left_s < 1:
             yield Row(part.name, "failed", f"not begun: the {limit_s:.0f} s of all parts are over")
             continue
-        for row in run(part, environment, min(cap_s, left)):
+        for row in run(part, environment, min(cap_s, left_s)):
             if row.outcome not in ("passed", "measured"):
                 print(f"  {row.outcome}: {row.name}: {first_line(row.note)}", flush=True)
             yield row
@@ -200,11 +200,13 @@ def run(part: Part, environment: dict[str, str], limit_s: float) -> list[Row]:
             finally:  # whatever it has started ends with it
                 _end_group(process)
         lines = record.read_text("utf-8").splitlines()
-        said = output.read_text("utf-8", "replace").strip().splitlines()
+        printed = output.read_text("utf-8", "replace").strip().splitlines()
     rows = [Row(**json.loads(line)) for line in lines]
     problem = unexpected_end(status, limit_s, rows)
     if problem:
-        rows.append(Row(part.name, "failed", f"{problem}: {said[-1] if said else 'no output'}"))
+        rows.append(
+            Row(part.name, "failed", f"{problem}: {printed[-1] if printed else 'no output'}")
+        )
     return rows
 
 
@@ -231,7 +233,7 @@ def unexpected_end(status: int | None, limit_s: float, rows: Sequence[Row]) -> s
 # ── what is written ─────────────────────────────────────────────────────────────────────────────
 
 
-def failed(rows: Sequence[Row]) -> list[Row]:
+def failures(rows: Sequence[Row]) -> list[Row]:
     """Return the rows of what failed."""
     return [row for row in rows if row.outcome not in ("passed", "measured", "skipped")]
 
@@ -239,8 +241,10 @@ def failed(rows: Sequence[Row]) -> list[Row]:
 def counts(rows: Sequence[Row]) -> str:
     """Return how many rows have each outcome, in words."""
     outcomes = [row.outcome for row in rows]
-    found = {name: outcomes.count(name) for name in ("passed", "measured", "failed", "skipped")}
-    return ", ".join(f"{number} {name}" for name, number in found.items() if number) or "no result"
+    numbers = {name: outcomes.count(name) for name in ("passed", "measured", "failed", "skipped")}
+    return (
+        ", ".join(f"{number} {name}" for name, number in numbers.items() if number) or "no result"
+    )
 
 
 def slug(device: str) -> str:
@@ -305,16 +309,16 @@ def first_line(text: str) -> str:
     return next((line.strip()[:200] for line in text.splitlines() if line.strip()), "")
 
 
-def write(file: Path, device: str, what: str, made: str) -> None:
+def write(file: Path, device: str, what: str, new: str) -> None:
     """Write the section into the device's page; the other command's stays."""
     file.parent.mkdir(parents=True, exist_ok=True)
     old = file.read_text("utf-8") if file.exists() else ""
-    kept = {
+    parts = {
         part.partition("\n")[0]: "## " + part.rstrip() + "\n"
         for part in re.split(r"^## ", old, flags=re.MULTILINE)[1:]
     }
-    kept[f"`make {what}-gpu`"] = made
-    sections = "\n".join(kept[title] for title in sorted(kept, reverse=True))
+    parts[f"`make {what}-gpu`"] = new
+    sections = "\n".join(parts[title] for title in sorted(parts, reverse=True))
     file.write_text(f"# {device}\n\n{sections}", "utf-8")
 
 

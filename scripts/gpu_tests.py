@@ -36,8 +36,8 @@ def outcome_of(report: pytest.TestReport) -> str:
 
 def lacks_a_package(note: str) -> bool:
     """Tell whether a failure is that a package is not installed, and none of ours."""
-    found = re.search(r"^(?:ModuleNotFound|Import)Error: .*No module named '(\w+)", note)
-    return found is not None and found[1] not in OURS
+    missing = re.search(r"^(?:ModuleNotFound|Import)Error: .*No module named '(\w+)", note)
+    return missing is not None and missing[1] not in OURS
 
 
 def _note(report: pytest.TestReport) -> str:

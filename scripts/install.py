@@ -69,8 +69,8 @@ class Pip:
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder) / "report.json"
             self.install("--dry-run", "--report", str(report), *arguments)
-            found = json.loads(report.read_text(encoding="utf-8"))["install"]
-        return [_planned(about["metadata"], about["download_info"]) for about in found]
+            entries = json.loads(report.read_text(encoding="utf-8"))["install"]
+        return [_file_of(about["metadata"], about["download_info"]) for about in entries]
 
     def install_files(self, files: Sequence[File]) -> None:
         """Install what was planned, from the same addresses: no index is asked a second time.
@@ -82,8 +82,8 @@ class Pip:
         """
         with ThreadPoolExecutor(2) as pool:
             halves = [files[k::2] for k in range(2)]
-            for done in [pool.submit(self._install_files, half) for half in halves if half]:
-                done.result()
+            for future in [pool.submit(self._install_files, half) for half in halves if half]:
+                future.result()
 
     def _install_files(self, files: Sequence[File]) -> None:
         pins = [file.pin for file in files]
@@ -115,7 +115,7 @@ class Pip:
                 lines.append(line.rstrip())
                 step = next((words for mark, words in _STEPS.items() if line.startswith(mark)), "")
                 if step and sys.stdout.isatty():
-                    print(f"\r\033[Ksetup: {step} {_what(line)}", end="", flush=True)
+                    print(f"\r\033[Ksetup: {step} {_name_in(line)}", end="", flush=True)
         if sys.stdout.isatty():
             print("\r\033[K", end="", flush=True)
         if process.returncode:
@@ -125,7 +125,7 @@ class Pip:
 
 def say(files: Sequence[File]) -> None:
     """Print how many packages are being loaded, and how much that is."""
-    size = told(sizes([file.url for file in files]))
+    size = describe(sizes([file.url for file in files]))
     print(f"setup: {len(files)} packages, {size}", flush=True)
 
 
@@ -157,7 +157,7 @@ def main() -> int:
             build = torch_build(pip, torch, index, has_device=has_cuda_device())
         if index == "none" or build:
             needs = [need for need in needs if need not in torch]
-        with compiling(Path(sysconfig.get_path("purelib"))), ThreadPoolExecutor(1) as beside:
+        with compile_beside(Path(sysconfig.get_path("purelib"))), ThreadPoolExecutor(1) as beside:
             torch_done = beside.submit(build.install, pip) if build else None
             files = pip.plan(*needs, *(build.file.needs if build else ()))
             if torch_done:
@@ -175,7 +175,7 @@ def main() -> int:
 
 
 @contextmanager
-def compiling(folder: Path) -> Iterator[None]:
+def compile_beside(folder: Path) -> Iterator[None]:
     """Compile the packages in `folder` as they come, and at the end on all cores what is left.
 
     pip would do so on one core, after it has unpacked everything: most of the time of a set-up.
@@ -184,8 +184,8 @@ def compiling(folder: Path) -> Iterator[None]:
     early = [sys.executable, __file__, "compile", str(folder)]
     with subprocess.Popen(early, stdin=subprocess.PIPE):  # ends when this pipe does
         yield
-    left = [sys.executable, "-m", "compileall", "-qq", "-x", TESTS, "-j", "0", str(folder)]
-    subprocess.run(left)  # some packages have files for other Pythons: no matter
+    command = [sys.executable, "-m", "compileall", "-qq", "-x", TESTS, "-j", "0", str(folder)]
+    subprocess.run(command)  # some packages have files for other Pythons: no matter
 
 
 def compile_as_they_come(folder: Path) -> None:
@@ -210,18 +210,18 @@ def _modules_of_next(folder: Path, seen: set[Path]) -> list[Path]:
     return []
 
 
-def _planned(about: dict[str, Any], download: dict[str, Any]) -> File:
+def _file_of(about: dict[str, Any], download: dict[str, Any]) -> File:
     needs = tuple(about.get("requires_dist", ()))
     return File(about["name"], about["version"], _address(download), needs)
 
 
 def _address(download: dict[str, Any]) -> str:
     """Return the address of a file, with the hash by which pip knows it again."""
-    found = download.get("archive_info", {}).get("hash")
-    return f"{download['url']}#{found}" if found else str(download["url"])
+    digest = download.get("archive_info", {}).get("hash")
+    return f"{download['url']}#{digest}" if digest else str(download["url"])
 
 
-def _what(line: str) -> str:
+def _name_in(line: str) -> str:
     """Return the name in a line of pip's, without its address; many at once are "packages"."""
     words = line.split()
     return words[1].rpartition("/")[2] if words[0] != "Installing" else "the packages"
@@ -231,8 +231,8 @@ def requirements(project: dict[str, Any], left_out: Collection[str] = ()) -> lis
     """Return what the project and the extras of "all" require, but for some, and its own name."""
     extras: dict[str, list[str]] = project["optional-dependencies"]
     together = extras["all"][0].partition("[")[2].rstrip("]").split(",")
-    wanted = [extras[extra] for extra in together if extra not in left_out]
-    groups = [project["dependencies"], *wanted]
+    chosen = [extras[extra] for extra in together if extra not in left_out]
+    groups = [project["dependencies"], *chosen]
     return [need for group in groups for need in group if not need.startswith(project["name"])]
 
 
@@ -278,12 +278,12 @@ def torch_build(
     if index is not None:
         where = ["--index-url", index] if index else []
         (file,) = pip.plan("--no-deps", "--ignore-installed", *where, *torch)
-        print(f"setup: {file.pin} from {index or 'pip'}: {told(sizes([file.url]))}", flush=True)
+        print(f"setup: {file.pin} from {index or 'pip'}: {describe(sizes([file.url]))}", flush=True)
         return TorchBuild(file, ["--force-reinstall", *where])
     if has_device or sys.platform != "linux":
         return None
     for file in _cpu_builds(pip, torch, cpu_index):
-        print(f"setup: no CUDA device, so {file.pin}: {told(sizes([file.url]))}", flush=True)
+        print(f"setup: no CUDA device, so {file.pin}: {describe(sizes([file.url]))}", flush=True)
         return TorchBuild(file, ["--index-url", cpu_index])
     return None
 
@@ -318,10 +318,10 @@ def has_cuda_device() -> bool:
 def sizes(urls: Sequence[str]) -> list[int | None]:
     """Return the bytes to load from each address: 0 for a file of this machine, None if unknown."""
     pool, tls = ThreadPoolExecutor(16), ssl.create_default_context()
-    asked = [pool.submit(_size, url, tls) for url in urls]
-    done, _ = wait(asked, timeout=SIZES_S)
+    futures = [pool.submit(_size, url, tls) for url in urls]
+    over, _ = wait(futures, timeout=SIZES_S)
     pool.shutdown(wait=False, cancel_futures=True)
-    return [future.result() if future in done else None for future in asked]
+    return [future.result() if future in over else None for future in futures]
 
 
 def _size(url: str, tls: ssl.SSLContext) -> int | None:
@@ -335,11 +335,11 @@ def _size(url: str, tls: ssl.SSLContext) -> int | None:
         return None
 
 
-def told(found: Sequence[int | None]) -> str:
+def describe(sizes_bytes: Sequence[int | None]) -> str:
     """Return in words how much is to be loaded."""
-    known, unknown = sum(filter(None, found)), sum(size is None for size in found)
+    known, unknown = sum(filter(None, sizes_bytes)), sum(size is None for size in sizes_bytes)
     words = f"{known / 1e9:.1f} GB" if known >= 1e9 else f"{known / 1e6:.0f} MB"
-    if unknown == len(found):
+    if unknown == len(sizes_bytes):
         return "of unknown size"
     return f"{words} to load" + (f", and {unknown} more of unknown size" if unknown else "")
 

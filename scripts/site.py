@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from slides import executed
+from slides import execute
 
 from autograder.authoring.notebook import learner_notebook
 from autograder.authoring.source import find_labs, load_lab
@@ -53,19 +53,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("-o", "--out", type=Path, default=ROOT / "build" / "site")
     parser.add_argument("--without-outputs", action="store_true", help="run no lab")
-    asked = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "docs"
-        write_pages(source, run=not asked.without_outputs)
+        write_pages(source, run=not options.without_outputs)
         command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
-        command += ["-t", "quick"] if asked.without_outputs else []  # see docs/conf.py
-        built = subprocess.run([*command, str(source), str(asked.out)], cwd=ROOT)
+        command += ["-t", "quick"] if options.without_outputs else []  # see docs/conf.py
+        built = subprocess.run([*command, str(source), str(options.out)], cwd=ROOT)
     if built.returncode:
         return built.returncode
-    mend_ways_back(asked.out)
-    lost = list(broken_links(asked.out))
-    print("\n".join(lost) or f"The site is in {asked.out}/index.html.")
-    return 1 if lost else 0
+    mend_ways_back(options.out)
+    broken = list(broken_links(options.out))
+    print("\n".join(broken) or f"The site is in {options.out}/index.html.")
+    return 1 if broken else 0
 
 
 def write_pages(source: Path, *, run: bool) -> None:
@@ -92,14 +92,14 @@ def write_pages(source: Path, *, run: bool) -> None:
 def lab_page(lab: Lab, *, run: bool) -> dict[str, Any]:
     """Return the learner's notebook with the outputs of the solved one, where that was run."""
     notebook: dict[str, Any] = json.loads(learner_notebook(lab))
-    ran = executed(lab) if run else ()
-    for cell, done in zip(notebook["cells"], ran, strict=False):
-        if cell["cell_type"] == "code":
-            cell["outputs"] = list(_still(done.get("outputs", ())))
+    cells = execute(lab) if run else ()
+    for page_cell, cell in zip(notebook["cells"], cells, strict=False):
+        if page_cell["cell_type"] == "code":
+            page_cell["outputs"] = list(_without_widgets(cell.get("outputs", ())))
     return notebook
 
 
-def _still(outputs: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _without_widgets(outputs: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yield outputs as a page without a kernel can show them: of a widget its picture."""
     for output in outputs:
         data = {
@@ -201,16 +201,16 @@ def mend_ways_back(site: Path) -> None:
     names: dict[Path, set[str]] = {}
     for page in sorted(site.glob("_modules/**/*.html")):
 
-        def mended(link: re.Match[str], page: Path = page) -> str:
+        def mend(link: re.Match[str], page: Path = page) -> str:
             target = (page.parent / link["page"]).resolve()
             if target not in names:
-                names[target] = _parsed(target).names
+                names[target] = _parse(target).names
             known, name = names[target], link["name"]
             ending = f".{name.rpartition('.')[2]}"
-            found = [name] if name in known else [n for n in sorted(known) if n.endswith(ending)]
-            return f'{link["head"]}{link["page"]}#{found[0]}"' if found else link["head"] + '#"'
+            places = [name] if name in known else [n for n in sorted(known) if n.endswith(ending)]
+            return f'{link["head"]}{link["page"]}#{places[0]}"' if places else link["head"] + '#"'
 
-        page.write_text(_WAY_BACK.sub(mended, page.read_text(encoding="utf-8")), encoding="utf-8")
+        page.write_text(_WAY_BACK.sub(mend, page.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 _WAY_BACK = re.compile(
@@ -218,7 +218,7 @@ _WAY_BACK = re.compile(
 )
 
 
-def _parsed(page: Path) -> _Links:
+def _parse(page: Path) -> _Links:
     links = _Links()
     links.feed(page.read_text(encoding="utf-8"))
     return links
@@ -226,7 +226,7 @@ def _parsed(page: Path) -> _Links:
 
 def broken_links(site: Path) -> Iterator[str]:
     """Yield what is wrong with the links of a site to its own files and places in them."""
-    pages = {path: _parsed(path) for path in site.rglob("*.html")}
+    pages = {path: _parse(path) for path in site.rglob("*.html")}
     for path, links in pages.items():
         if "demos" in path.relative_to(site).parts[:1]:
             continue
@@ -237,11 +237,11 @@ def broken_links(site: Path) -> Iterator[str]:
             target = (path.parent / unquote(where.path)).resolve() if where.path else path
             if not target.exists():
                 yield f"{path.relative_to(site)}: {link} is not there"
-            elif _lost(where.fragment, pages.get(target)):
+            elif _is_missing(where.fragment, pages.get(target)):
                 yield f"{path.relative_to(site)}: {link}: no such place in it"
 
 
-def _lost(place: str, page: _Links | None) -> bool:
+def _is_missing(place: str, page: _Links | None) -> bool:
     return bool(place) and page is not None and unquote(place) not in page.names
 
 

@@ -47,34 +47,34 @@ NEVER = "(max-width: 0)"  # slides are light, whatever the theme of the machine
 SHOWN = ("image/svg+xml", "image/png", "text/html", "text/plain")  # widgets have a picture
 
 
-def vendor(kept: Path) -> Path:
+def vendor(folder: Path) -> Path:
     """Return the folder with what the pages need, fetched by npm where it is not there yet."""
     for package, parts, name in PACKAGES:
-        target = kept / name
+        target = folder / name
         if not (target / "LICENSE").is_file():
             _fetch(package, parts, target)
-    return kept
+    return folder
 
 
 def _fetch(package: str, parts: Sequence[str], target: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         try:
-            said = subprocess.run(
+            npm = subprocess.run(
                 ["npm", "pack", "--silent", package], cwd=folder, capture_output=True, text=True
             )
         except FileNotFoundError:
             raise SystemExit("slides: npm is missing. Next: sudo apt-get install npm") from None
-        if said.returncode:
-            raise SystemExit(f"slides: npm could not fetch {package}: {said.stderr.strip()[-300:]}")
-        shutil.unpack_archive(Path(folder) / said.stdout.split()[-1], folder)
+        if npm.returncode:
+            raise SystemExit(f"slides: npm could not fetch {package}: {npm.stderr.strip()[-300:]}")
+        shutil.unpack_archive(Path(folder) / npm.stdout.split()[-1], folder)
         for part in parts:
-            source, there = Path(folder) / "package" / part, target / part.removeprefix("es5/")
-            there.parent.mkdir(parents=True, exist_ok=True)
+            source, place = Path(folder) / "package" / part, target / part.removeprefix("es5/")
+            place.parent.mkdir(parents=True, exist_ok=True)
             copy = shutil.copytree if source.is_dir() else shutil.copy
-            copy(source, there)
+            copy(source, place)
 
 
-def executed(lab: Lab) -> list[dict[str, Any]]:
+def execute(lab: Lab) -> list[dict[str, Any]]:
     """Return the cells of the solved notebook after a run beside its lab."""
     import nbformat
     from nbclient import NotebookClient
@@ -92,9 +92,9 @@ def executed(lab: Lab) -> list[dict[str, Any]]:
 
 def deck(lab: Lab, ran: Sequence[dict[str, Any]] | None = None) -> dict[str, Any]:
     """Return the lab as a notebook of slides; `ran` are its cells with outputs, if it was run."""
-    given = json.loads(learner_notebook(lab))
+    notebook = json.loads(learner_notebook(lab))
     cells: list[dict[str, Any]] = []
-    for index, (cell, shown) in enumerate(zip(lab.cells, given["cells"], strict=True)):
+    for index, (cell, shown) in enumerate(zip(lab.cells, notebook["cells"], strict=True)):
         outputs = ran[index].get("outputs", []) if ran else []
         cells += _slides(cell, "".join(shown["source"]), outputs)
     _join(cells)
@@ -110,15 +110,15 @@ def _slides(cell: Cell, text: str, outputs: Sequence[Any]) -> Iterator[dict[str,
         for beat in BEAT.split(text):
             if beat.strip():
                 heading = re.match(r"#{1,2} ", beat.lstrip())
-                yield _made("markdown", beat.strip(), "slide" if heading else "subslide")
+                yield _make_cell("markdown", beat.strip(), "slide" if heading else "subslide")
     elif "question" in cell.attributes:
-        yield _made("code", text, "subslide")
+        yield _make_cell("code", text, "subslide")
     elif not {"setup", "check"} & set(cell.tags) and not text.startswith("q."):
-        for shown in _by_picture(list(_shown(outputs))):
-            made = _made("code", text, "subslide")
+        for shown in _by_picture(list(_showable(outputs))):
+            slide = _make_cell("code", text, "subslide")
             if any(map(_is_picture, shown)) or len(text.splitlines()) > LONGEST:
-                made["metadata"]["transient"] = {"remove_source": True}
-            yield {**made, "outputs": shown}
+                slide["metadata"]["transient"] = {"remove_source": True}
+            yield {**slide, "outputs": shown}
 
 
 def _by_picture(outputs: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
@@ -146,7 +146,7 @@ def _join(cells: Sequence[dict[str, Any]]) -> None:
             cell["metadata"]["slideshow"]["slide_type"] = "-"
 
 
-def _shown(outputs: Sequence[Any]) -> Iterator[dict[str, Any]]:
+def _showable(outputs: Sequence[Any]) -> Iterator[dict[str, Any]]:
     """Yield outputs without what a page cannot show by itself: widgets and errors."""
     for output in outputs:
         if output["output_type"] == "stream" and output["name"] == "stdout":
@@ -164,10 +164,10 @@ def _narrow(text: str) -> str:
     return text if "\n" in text.strip() else GAPS.sub("  ", text)
 
 
-def _made(kind: str, text: str, slide: str) -> dict[str, Any]:
-    found: dict[str, Any] = {"cell_type": kind, "source": text}
-    found["metadata"] = {"slideshow": {"slide_type": slide}}
-    return {**found, "outputs": [], "execution_count": None} if kind == "code" else found
+def _make_cell(kind: str, text: str, slide: str) -> dict[str, Any]:
+    new_cell: dict[str, Any] = {"cell_type": kind, "source": text}
+    new_cell["metadata"] = {"slideshow": {"slide_type": slide}}
+    return {**new_cell, "outputs": [], "execution_count": None} if kind == "code" else new_cell
 
 
 def _notebook(cells: list[dict[str, Any]], title: str) -> dict[str, Any]:
@@ -180,12 +180,12 @@ def _notebook(cells: list[dict[str, Any]], title: str) -> dict[str, Any]:
 
 def demo_deck(demos: Sequence[Path], folder: str) -> dict[str, Any]:
     """Return a notebook of slides with one demo each, from its page in `folder`."""
-    cells = [_made("markdown", "# Demos\n\nEach works by mouse and by keyboard.", "slide")]
+    cells = [_make_cell("markdown", "# Demos\n\nEach works by mouse and by keyboard.", "slide")]
     for page in demos:
         title = html.escape(title_of(page), quote=True)
         frame = f'<iframe src="{folder}/{page.name}" title="{title}" loading="lazy"></iframe>'
         frame += f'<a class="alone" href="{folder}/{page.name}">by itself</a>'
-        cells.append(_made("markdown", frame, "slide"))
+        cells.append(_make_cell("markdown", frame, "slide"))
     return _notebook(cells, "Demos")
 
 
@@ -196,19 +196,19 @@ def talk_deck(text: str) -> dict[str, Any]:
     """
     cells, title = [], ""
     for slide in re.split(r"(?m)^(?=#{1,2} )", text):
-        said, _, notes = slide.partition("\nNotes:")
-        if said.strip():
-            title = title or said.strip().splitlines()[0].lstrip("# ")
-            cells.append(_made("markdown", said.strip(), "slide"))
+        front, _, notes = slide.partition("\nNotes:")
+        if front.strip():
+            title = title or front.strip().splitlines()[0].lstrip("# ")
+            cells.append(_make_cell("markdown", front.strip(), "slide"))
         if notes.strip():
-            cells.append(_made("markdown", notes.strip(), "notes"))
+            cells.append(_make_cell("markdown", notes.strip(), "notes"))
     return _notebook(cells, title)
 
 
 def title_of(page: Path) -> str:
     """Return the title of an HTML page, or the name of its file."""
-    found = re.search(r"<title>(.*?)</title>", page.read_text(encoding="utf-8"), re.S)
-    return html.unescape(found[1].strip()) if found else page.stem
+    title = re.search(r"<title>(.*?)</title>", page.read_text(encoding="utf-8"), re.S)
+    return html.unescape(title[1].strip()) if title else page.stem
 
 
 def page_of(notebook: dict[str, Any]) -> str:
@@ -223,8 +223,8 @@ def page_of(notebook: dict[str, Any]) -> str:
         reveal_url_prefix="vendor/reveal",
         reveal_theme="white",  # most others ask for a font from outside
     )
-    made, _ = exporter.from_notebook_node(nbformat.from_dict(notebook))
-    return str(made)
+    page, _ = exporter.from_notebook_node(nbformat.from_dict(notebook))
+    return str(page)
 
 
 def index_of(pages: Sequence[tuple[str, str]]) -> str:
@@ -236,14 +236,16 @@ def index_of(pages: Sequence[tuple[str, str]]) -> str:
     return f'<!doctype html><html lang="en"><head>{head}</head><body>{body}</body></html>\n'
 
 
-def build(labs: Sequence[Path], demos: Sequence[Path], out: Path, kept: Path, *, run: bool) -> None:
-    """Write a page a lab, one of the demos, and the index to `out`; `kept` is the vendor folder."""
-    shutil.copytree(kept, out / "vendor", dirs_exist_ok=True)
+def build(
+    labs: Sequence[Path], demos: Sequence[Path], out: Path, assets: Path, *, run: bool
+) -> None:
+    """Write a page a lab, one of demos and the index to `out`; `assets` is the vendor folder."""
+    shutil.copytree(assets, out / "vendor", dirs_exist_ok=True)
     pages = []
     for directory in labs:
         lab = load_lab(directory)
         print(f"{lab.name}: {'running' if run else 'text only'}", flush=True)
-        page = page_of(deck(lab, executed(lab) if run else None))
+        page = page_of(deck(lab, execute(lab) if run else None))
         (out / f"{lab.name}.html").write_text(page, encoding="utf-8")
         pages.append((f"{lab.name}.html", lab.title))
     if demos:
@@ -282,9 +284,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return show_talk(arguments.talk, arguments.out)
     labs = arguments.labs or find_labs(ROOT / "labs")
     demos = sorted((ROOT / "labs" / "demos").glob("*/*.html"))
-    kept = vendor(ROOT / "build" / "vendor")
+    assets = vendor(ROOT / "build" / "vendor")
     arguments.out.mkdir(parents=True, exist_ok=True)
-    build(labs, demos, arguments.out, kept, run=not arguments.no_run)
+    build(labs, demos, arguments.out, assets, run=not arguments.no_run)
     print(f"Open {arguments.out / 'index.html'}")
     return 0
 

@@ -59,12 +59,12 @@ def run(notebook: Path) -> "subprocess.CompletedProcess[str]":
         )
 
 
-def reached(notebook: Path) -> LabProgress:
+def progress_of(notebook: Path) -> LabProgress:
     """Return what the checks inside the notebook said when it ran."""
     return lab_progress(notebook.parent)
 
 
-def graded(lab: Lab, notebook: Path) -> Report:
+def grade(lab: Lab, notebook: Path) -> Report:
     """Return the judge's report on the notebook, from the sandbox, hidden checks included."""
     return LabGrader(lab).grade(notebook.read_bytes())
 
@@ -78,17 +78,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     whole = True
     with tempfile.TemporaryDirectory(prefix="labs-") as work:
         for path in paths:
-            whole = _one(load_lab(path), Path(work)) and whole
+            whole = _solve_one(load_lab(path), Path(work)) and whole
     return 0 if whole else 1
 
 
-def _one(lab: Lab, work: Path) -> bool:
+def _solve_one(lab: Lab, work: Path) -> bool:
     notebook = solve(lab, work)
-    done = run(notebook)
-    if done.returncode:
-        print(f"{lab.name}: stopped\n{done.stdout[-3000:]}", flush=True)
+    process = run(notebook)
+    if process.returncode:
+        print(f"{lab.name}: stopped\n{process.stdout[-3000:]}", flush=True)
         return False
-    here, report = reached(notebook), graded(lab, notebook)
+    here, report = progress_of(notebook), grade(lab, notebook)
     print(
         f"{lab.name}: {here.correct} of {here.questions} questions correct in the notebook, "
         f"graded {report.score:g} of {report.max_score:g}",

@@ -140,7 +140,7 @@ def test_modules_are_compiled_those_that_come_meanwhile_too(tmp_path: Path) -> N
     texts = {"first.py": "x = 1", "for_another_python.py": "print 1", "tests/left_out.py": ""}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)
-    with install.compiling(tmp_path):
+    with install.compile_beside(tmp_path):
         (tmp_path / "later.py").write_text("y = 2")
     found = {path.name.partition(".")[0] for path in tmp_path.rglob("*.pyc")}
     assert found == {"first", "later"}
@@ -150,7 +150,7 @@ def test_a_package_is_compiled_while_others_come_but_not_before_it_is_whole(tmp_
     def compiled() -> set[str]:
         return {path.name.partition(".")[0] for path in tmp_path.rglob("*.pyc")}
 
-    with install.compiling(tmp_path):
+    with install.compile_beside(tmp_path):
         for name, is_whole in (("half", False), ("whole", True)):
             (tmp_path / f"{name}.py").write_text("x = 1")
             (info := tmp_path / f"{name}-1.dist-info").mkdir()
@@ -164,9 +164,9 @@ def test_a_package_is_compiled_while_others_come_but_not_before_it_is_whole(tmp_
 
 
 def test_how_much_is_to_be_loaded_is_told_as_far_as_it_is_known() -> None:
-    assert install.told([5_800_000_000, 1]) == "5.8 GB to load"
-    assert install.told([2_000_000, None]) == "2 MB to load, and 1 more of unknown size"
-    assert install.told([None]) == "of unknown size"
+    assert install.describe([5_800_000_000, 1]) == "5.8 GB to load"
+    assert install.describe([2_000_000, None]) == "2 MB to load, and 1 more of unknown size"
+    assert install.describe([None]) == "of unknown size"
     assert install.sizes(["file:///nowhere", f"{NOBODY}/x"]) == [0, None]
 
 

@@ -76,7 +76,7 @@ def test_a_labs_page_has_the_stub_and_what_the_solution_printed(
     widget = {"application/vnd.jupyter.widget-view+json": {}}
     drawn: dict[str, Any] = {"output_type": "display_data", "metadata": {}, "data": widget}
     ran = [{"outputs": [printed, drawn]} for _ in lab.cells]
-    monkeypatch.setattr(site_script, "executed", lambda lab: ran)
+    monkeypatch.setattr(site_script, "execute", lambda lab: ran)
     cells = site_script.lab_page(lab, run=True)["cells"]
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     assert all(cell["outputs"] == [printed] for cell in code)

@@ -33,18 +33,18 @@ def every_sentence_is_counted_at_its_three_words(student, rng):
     for sentences, lengths in ((9, (2, 3, 4)), (1, (3, 1, 2)), (40, (2, 2, 3))):
         picked, axes = text(rng, sentences, lengths)
         got = student.call("counts", picked, *axes)
-        want = counting(picked, axes)
-        if np.shape(got) != want.shape:
+        expected = counting(picked, axes)
+        if np.shape(got) != expected.shape:
             raise Feedback(
                 f"counts of {lengths[0]} subjects, {lengths[1]} verbs and {lengths[2]} objects "
                 f"has shape {np.shape(got)}. One axis for each, in which order?"
             )
         hint = "Count the sentences of three words by hand."
-        if np.array_equal(got, want > 0):
+        if np.array_equal(got, expected > 0):
             hint = "A sentence that stands twice counts twice."
         elif np.sum(got) != sentences:
             hint = f"There are {sentences} sentences, and all counts together are {np.sum(got)}."
-        close(got, want, called="counts", hint=hint)
+        close(got, expected, called="counts", hint=hint)
 
 
 @check("counts", hidden=True, requires="every_sentence_is_counted_at_its_three_words")
@@ -72,20 +72,20 @@ def the_last_axis_is_the_fastest(student, rng):
     for axes, item in ((3, 4), (2, 8), (1, 2), (4, 1)):
         shape = shape_of(rng, axes)
         got = student.call("strides_of", shape, item)
-        want = stepping(shape, item)
+        expected = stepping(shape, item)
         hint = "How many numbers lie between an element and the next along this axis?"
-        if list(np.ravel(got)) == want[::-1] and want != want[::-1]:
+        if list(np.ravel(got)) == expected[::-1] and expected != expected[::-1]:
             hint = "These are the right numbers, from the last axis to the first."
         elif list(np.ravel(got)) == stepping(shape, 1):
             hint = f"That counts numbers; each has {item} bytes."
-        close(got, want, called=f"strides_of({shape}, {item})", hint=hint)
+        close(got, expected, called=f"strides_of({shape}, {item})", hint=hint)
     shape, item = [int(rng.integers(2, 7)), 1 << 25, 1 << 25], int(rng.choice([4, 8]))
     called, hint = f"strides_of({shape}, {item})", "Strides are numbers. Which array do you need?"
     try:
         got = student.call("strides_of", shape, item)
     except StudentError as error:
-        told = f"{called}, more than any memory holds, raised {str(error).rstrip('. ')}."
-        raise Feedback(told, hint=hint) from error
+        failure = f"{called}, more than any memory holds, raised {str(error).rstrip('. ')}."
+        raise Feedback(failure, hint=hint) from error
     close(got, stepping(shape, item), called=called, hint=hint)
 
 
@@ -96,10 +96,10 @@ def an_element_lies_at_the_sum_of_its_steps(student, rng):
         strides = [int(s) for s in rng.integers(1, 99, size=axes)]
         index = [int(i) for i in rng.integers(1, 9, size=axes)]
         got = student.call("position", tuple(index), tuple(strides))
-        want = sum(i * s for i, s in zip(index, strides, strict=True))
-        if got != want:
+        expected = sum(i * s for i, s in zip(index, strides, strict=True))
+        if got != expected:
             raise Feedback(
-                f"position({tuple(index)}, {tuple(strides)}) gave {got!r}, expected {want}. "
+                f"position({tuple(index)}, {tuple(strides)}) gave {got!r}, expected {expected}. "
                 "By how many bytes does each index move?"
             )
 
@@ -168,10 +168,10 @@ def each_turn_has_its_own_amount(student, rng):
     amounts = [1000.0, 10.0, 500.0]
     seconds = [100.0, 2.0, float(rng.uniform(4, 8))]
     got, _ = student.probe(timed, seconds=seconds, amounts=amounts, turns=3)
-    want = 500.0 / (seconds[2] + 1 / 1024)
+    expected = 500.0 / (seconds[2] + 1 / 1024)
     hint = "The turn of fewest seconds is not always the one with the largest rate."
     shown = ", ".join(f"{a:g} in {s:.3g} s" for a, s in zip(amounts, seconds, strict=True))
-    close(got, want, called=f"best_rate of turns that do {shown}", hint=hint)
+    close(got, expected, called=f"best_rate of turns that do {shown}", hint=hint)
 
 
 @check("best_rate", hidden=True, requires="the_best_turn_counts")
@@ -258,15 +258,15 @@ def each_class_has_the_mean_of_its_rows(student, rng):
     for rows, columns, classes in ((12, 3, 4), (7, 5, 2), (9, 2, 3)):
         x, labels = labelled(rng, rows, columns, classes)
         got = student.call("by_tensors", x, labels, classes)
-        want = means(x, labels, classes)
+        expected = means(x, labels, classes)
         n = np.bincount(labels)[:, np.newaxis]
         hint = "Take two classes and three rows, by hand."
-        if np.shape(got) == want.shape:
-            if np.allclose(got, want * n):
+        if np.shape(got) == expected.shape:
+            if np.allclose(got, expected * n):
                 hint = "These are sums. How many rows has each class?"
-            elif np.allclose(got, want * n / rows):
+            elif np.allclose(got, expected * n / rows):
                 hint = "Divide each sum by the rows of its own class, not by all."
-        close(got, want, called=f"by_tensors of {rows} rows in {classes} classes", hint=hint)
+        close(got, expected, called=f"by_tensors of {rows} rows in {classes} classes", hint=hint)
 
 
 def counted_lines(rows):
@@ -324,22 +324,22 @@ def one_class_is_the_mean_of_all(student, rng):
 
 def run(theta, shifts, steps):
     """Return theta after some steps, what each was asked, and whether the first was changed."""
-    asked = []
+    calls = []
 
     def data(t):
-        asked.append(["data", t])
+        calls.append(["data", t])
         return shifts[t]
 
     def gradient(theta, shift):
         return (theta + 1) * shift
 
     def f(theta, grad):
-        asked.append(["f", float(grad[0])])
+        calls.append(["f", float(grad[0])])
         return theta - 0.5 * grad + 0.125
 
     before = theta.copy()
     after = train(theta, gradient, data, f, steps)
-    return after, asked, bool((theta == before).all())
+    return after, calls, bool((theta == before).all())
 
 
 @check("train", weight=2)
@@ -351,11 +351,11 @@ def each_step_is_the_equation(student, rng):
         drawn = [t for what, t in asked if what == "data"]
         if drawn != list(range(steps)):
             raise Feedback(f"train with {steps} steps asked for the data of t = {drawn}.")
-        want = theta
+        expected = theta
         for t in range(steps):
-            want = want - 0.5 * (want + 1) * shifts[t] + 0.125
+            expected = expected - 0.5 * (expected + 1) * shifts[t] + 0.125
         hint = "Write the first two steps down. Which theta is the second gradient of?"
-        close(after, want, called=f"theta after {steps} steps", hint=hint)
+        close(after, expected, called=f"theta after {steps} steps", hint=hint)
 
 
 @check("train", hidden=True, requires="each_step_is_the_equation")

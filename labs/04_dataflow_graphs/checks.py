@@ -27,13 +27,13 @@ def recorded(shapes, number, dtype):
     """Record one operator on placeholders and a number; tell what came of it."""
     from minitorch.op import Op, Spec
 
-    ran = []
+    runs = []
 
     class Weighted(Op):
         name = "weighted"
 
         def compute(self, xp, *arrays):
-            ran.append(len(arrays))
+            runs.append(len(arrays))
             return np.zeros(2)
 
         def infer(self, *specs):
@@ -45,20 +45,20 @@ def recorded(shapes, number, dtype):
     inputs = [sources[0], number, *sources[1:]]
     node = record(op, inputs)
     if not isinstance(node, Node):
-        return {"kind": type(node).__name__, "ran": ran}
-    found = list(node.inputs)
-    at = [next((i for i, s in enumerate(inputs) if s is n), -1) for n in found]
-    constants = [np.array(n.value) for n in found if isinstance(n, Constant)]
+        return {"kind": type(node).__name__, "ran": runs}
+    own_inputs = list(node.inputs)
+    at = [next((i for i, s in enumerate(inputs) if s is n), -1) for n in own_inputs]
+    constants = [np.array(n.value) for n in own_inputs if isinstance(n, Constant)]
     return {
         "kind": "node",
         "op": node.op is op,
         "order": at,
-        "nodes": all(isinstance(n, Node) for n in found),
+        "nodes": all(isinstance(n, Node) for n in own_inputs),
         "constants": constants,
         "shape": list(node.shape),
         "dtype": str(node.dtype),
         "name": node.name,
-        "ran": ran,
+        "ran": runs,
     }
 
 
@@ -66,14 +66,14 @@ def look_at(student, rng):
     n = int(rng.integers(3, 9))
     shapes = [(None, 2), (2, n), (4, n + 1)]
     number, dtype = float(rng.normal()), str(rng.choice(["int64", "bool", "float64"]))
-    found = student.probe(recorded, shapes=shapes, number=number, dtype=dtype)
-    return shapes, number, dtype, found
+    facts = student.probe(recorded, shapes=shapes, number=number, dtype=dtype)
+    return shapes, number, dtype, facts
 
 
-def must_be_a_node(found):
-    if found["kind"] != "node":
+def must_be_a_node(facts):
+    if facts["kind"] != "node":
         raise Feedback(
-            f"record(op, inputs) returned something of type {found['kind']}, not a Node.",
+            f"record(op, inputs) returned something of type {facts['kind']}, not a Node.",
             hint="An operator on nodes makes another node.",
         )
 
@@ -81,35 +81,35 @@ def must_be_a_node(found):
 @check("record", weight=2)
 def a_node_remembers_operator_and_inputs(student, rng):
     """the node holds the operator, and its inputs in order, numbers as constants"""
-    _, number, _, found = look_at(student, rng)
-    must_be_a_node(found)
-    if not found["nodes"]:
+    _, number, _, facts = look_at(student, rng)
+    must_be_a_node(facts)
+    if not facts["nodes"]:
         raise Feedback(
             "record(op, [p0, 1.5, p1]) has an input that is no node.",
             hint="A plain number has no shape and no value of its own. What turns it into a node?",
         )
-    if len(found["order"]) != 4:
+    if len(facts["order"]) != 4:
         raise Feedback(
-            f"record(op, [p0, {number:.3g}, p1, p2]) has {len(found['order'])} inputs.",
+            f"record(op, [p0, {number:.3g}, p1, p2]) has {len(facts['order'])} inputs.",
             hint="Every input counts, and a number is one too.",
         )
-    if not found["op"]:
+    if not facts["op"]:
         raise Feedback("The node's op is not the operator that was recorded.")
-    if found["order"] != [0, -1, 2, 3]:
+    if facts["order"] != [0, -1, 2, 3]:
         raise Feedback(
             "record(op, [p0, 1.5, p1, p2]) has its inputs in another order, or copies of them.",
             hint="`a - b` is not `b - a`, and a copy of a placeholder is another placeholder.",
         )
-    close(found["constants"], [np.float32(number)], called="record: the constants among the inputs")
+    close(facts["constants"], [np.float32(number)], called="record: the constants among the inputs")
 
 
 @check("record", weight=2)
 def shape_and_dtype_are_inferred(student, rng):
     """shape, dtype and name are those of the result"""
-    shapes, _, dtype, found = look_at(student, rng)
-    must_be_a_node(found)
+    shapes, _, dtype, facts = look_at(student, rng)
+    must_be_a_node(facts)
     close(
-        [found["shape"], found["dtype"], found["name"]],
+        [facts["shape"], facts["dtype"], facts["name"]],
         [[4, *shapes[-1][1:]], dtype, "weighted"],
         called="record: [shape, dtype, name]",
         hint="The operator knows what its result looks like, not the inputs: op.infer, op.name.",
@@ -119,8 +119,8 @@ def shape_and_dtype_are_inferred(student, rng):
 @check("record", requires="a_node_remembers_operator_and_inputs")
 def nothing_is_computed(student, rng):
     """recording computes nothing"""
-    *_, found = look_at(student, rng)
-    if found["ran"]:
+    *_, facts = look_at(student, rng)
+    if facts["ran"]:
         raise Feedback("record ran op.compute.", hint="A node has no value yet. Who asks for one?")
 
 
@@ -159,18 +159,18 @@ def order_of(parents, fetches, fed):
         return [nodes[i] for i in fetches], {nodes[i]: None for i in fed}, place
 
     asked, feeds, place = built()
-    found = needed(asked, feeds)
-    return [place.get(id(node), -1) for node in found]
+    needed_nodes = needed(asked, feeds)
+    return [place.get(id(node), -1) for node in needed_nodes]
 
 
 def must_run(parents, fetches, fed):
-    found, waiting = set(), list(fetches)
+    required, waiting = set(), list(fetches)
     while waiting:
         node = waiting.pop()
-        if node not in found:
-            found.add(node)
+        if node not in required:
+            required.add(node)
             waiting += [] if node in fed else parents[node]
-    return found
+    return required
 
 
 def random_graph(rng, size):
@@ -268,14 +268,14 @@ def evaluated(x, w, c, fed, twice):
     """Evaluate tanh(x - w) * c + shared; return values by name, and what ran how often."""
     from minitorch.op import Op
 
-    ran = {}
+    runs = {}
 
     class Shift(Op):
         def __init__(self, name, f):
             self.label, self.f = name, f
 
         def compute(self, xp, *arrays):
-            ran[self.label] = ran.get(self.label, 0) + 1
+            runs[self.label] = runs.get(self.label, 0) + 1
             return self.f(*arrays)
 
         def infer(self, *specs):
@@ -295,7 +295,7 @@ def evaluated(x, w, c, fed, twice):
         return type(values).__name__
     return {
         "values": {name: values[node] for name, node in named.items() if node in values},
-        "ran": ran,
+        "ran": runs,
         "idle": idle in values,
     }
 
@@ -303,23 +303,23 @@ def evaluated(x, w, c, fed, twice):
 def ask(student, rng, fed=None, twice=False):
     x, w = rng.normal(size=(2, 2, 3)).astype(np.float32)
     c = float(rng.uniform(1, 2))
-    found = student.probe(evaluated, x=x, w=w, c=c, fed=fed, twice=twice)
-    if not isinstance(found, dict):
+    outcome = student.probe(evaluated, x=x, w=w, c=c, fed=fed, twice=twice)
+    if not isinstance(outcome, dict):
         raise Feedback(
-            f"evaluate returned something of type {found}, no dict.",
+            f"evaluate returned something of type {outcome}, no dict.",
             hint="From node to array, for all that ran.",
         )
-    return x, w, c, found
+    return x, w, c, outcome
 
 
 @check("evaluate", weight=2)
 def values_are_those_of_the_operators(student, rng):
     """placeholders, variables, constants and operators have their values"""
-    x, w, c, found = ask(student, rng)
+    x, w, c, outcome = ask(student, rng)
     d = x - w
     right = {"p": x, "v": w, "difference": d, "scaled": d * c, "total": d * c + d}
     close(
-        found["values"],
+        outcome["values"],
         right,
         called="evaluate([total], {p: x}, {v: w}), by name",
         hint="Fed, constant, variable, or computed: each node's value comes from one of these. A "
@@ -331,10 +331,10 @@ def values_are_those_of_the_operators(student, rng):
 def each_operator_runs_once(student, rng):
     """what is needed runs once, though two use it, and nothing else runs"""
     for twice in (False, True):
-        ran = ask(student, rng, twice=twice)[-1]["ran"]
-        if ran != {"difference": 1, "scaled": 1, "total": 1}:
+        runs = ask(student, rng, twice=twice)[-1]["ran"]
+        if runs != {"difference": 1, "scaled": 1, "total": 1}:
             raise Feedback(
-                f"evaluate of three operators, one of them used twice, ran {ran}.",
+                f"evaluate of three operators, one of them used twice, ran {runs}.",
                 hint="needed() has every node once. Compute it once, and look it up afterwards.",
             )
 
@@ -342,20 +342,20 @@ def each_operator_runs_once(student, rng):
 @check("evaluate", weight=2, requires="values_are_those_of_the_operators")
 def a_fed_node_is_not_computed(student, rng):
     """any node may be fed: it is not computed, nor is what lies behind it"""
-    x, w, c, found = ask(student, rng, fed="difference")
+    x, w, c, outcome = ask(student, rng, fed="difference")
     hint = "Ask whether a node is fed before you ask what kind of node it is."
     close(
-        found["values"].get("total"), x * c + x, called="evaluate with an operator fed", hint=hint
+        outcome["values"].get("total"), x * c + x, called="evaluate with an operator fed", hint=hint
     )
-    if found["ran"] != {"scaled": 1, "total": 1}:
+    if outcome["ran"] != {"scaled": 1, "total": 1}:
         raise Feedback(
-            f"evaluate with the node `difference` fed ran {found['ran']}.",
+            f"evaluate with the node `difference` fed ran {outcome['ran']}.",
             hint=hint,
         )
-    x, w, c, found = ask(student, rng, fed="v")
+    x, w, c, outcome = ask(student, rng, fed="v")
     hint = "Any node may be fed, a variable too, and the feed wins over the state."
     right = (w - x) * c + (w - x)
-    close(found["values"]["total"], right, called="evaluate with a variable fed", hint=hint)
+    close(outcome["values"]["total"], right, called="evaluate with a variable fed", hint=hint)
 
 
 def without_a_value(fed):
@@ -376,10 +376,10 @@ def without_a_value(fed):
 def a_missing_value_is_named(student, rng):
     """a placeholder that is not fed, or an uninitialised variable, is a ValueError that names it"""
     for fed, name in ((False, "the_batch"), (True, "the_weight")):
-        said = student.probe(without_a_value, fed=fed)
-        if name not in said or said.startswith(("KeyError", "TypeError", "AttributeError")):
+        message = student.probe(without_a_value, fed=fed)
+        if name not in message or message.startswith(("KeyError", "TypeError", "AttributeError")):
             raise Feedback(
-                f"evaluate without a value for {name}: got {said[:80]}, expected a ValueError.",
+                f"evaluate without a value for {name}: got {message[:80]}, expected a ValueError.",
                 hint="Put node.name into its message: whoever reads it has a graph of a thousand "
                 "nodes.",
             )
@@ -428,25 +428,25 @@ def slopes(which, arrays, again):
         for _ in range(8):
             a, b = a + b, a * 0.5 + b
         loss = (a * b).sum()
-    found = gradients(loss, sources)
-    if again and isinstance(found, (list, tuple)):
-        found = gradients(found[0].sum(), sources)
-    if not isinstance(found, (list, tuple)) or len(found) != len(sources):
+    adjoints = gradients(loss, sources)
+    if again and isinstance(adjoints, (list, tuple)):
+        adjoints = gradients(adjoints[0].sum(), sources)
+    if not isinstance(adjoints, (list, tuple)) or len(adjoints) != len(sources):
         return "no list"
-    kinds = [None if n is None else isinstance(n, Node) for n in found]
-    nodes = [n for n in found if isinstance(n, Node)]
+    kinds = [None if n is None else isinstance(n, Node) for n in adjoints]
+    nodes = [n for n in adjoints if isinstance(n, Node)]
     values = evaluate(nodes, feeds, {})
-    return kinds, [values.get(n) if isinstance(n, Node) else None for n in found]
+    return kinds, [values.get(n) if isinstance(n, Node) else None for n in adjoints]
 
 
 def gradients_of(student, which, *arrays, again=False):
-    found = student.probe(slopes, which=which, arrays=list(arrays), again=again)
-    if found == "no list":
+    answer = student.probe(slopes, which=which, arrays=list(arrays), again=again)
+    if answer == "no list":
         raise Feedback(
             f"gradients(loss, wanted) with {len(arrays)} nodes gave no list of {len(arrays)}.",
             hint="One item for each of `wanted`, in that order.",
         )
-    kinds, values = found
+    kinds, values = answer
     if False in kinds:
         raise Feedback(
             "gradients returned something that is no node.",
@@ -526,24 +526,24 @@ def gradients_have_gradients(student, rng):
 
 def in_a_session(script, a, b):
     """Run a script of runs in a session of two variables; return what each gave, and the end."""
-    one, two = Variable(a, "one"), Variable(b, "two")
+    first, second = Variable(a, "one"), Variable(b, "two")
     feed = Placeholder((), "feed")
     fetch = {
-        "exchange": [assign(one, two), assign(two, one)],
-        "turned": [assign(two, one), assign(one, two)],
-        "double": assign(one, one * 2.0),
-        "both": [one, assign(one, one * 2.0), one + two],
-        "sum": one + two,
-        "list": [one, two],
-        "fed": assign(one, feed + 1.0),
-        "aside": [assign(one, one * 2.0) * 0.0, two][1],
-        "group": group(assign(one, one * 2.0), assign(two, two * 3.0)),
+        "exchange": [assign(first, second), assign(second, first)],
+        "turned": [assign(second, first), assign(first, second)],
+        "double": assign(first, first * 2.0),
+        "both": [first, assign(first, first * 2.0), first + second],
+        "sum": first + second,
+        "list": [first, second],
+        "fed": assign(first, feed + 1.0),
+        "aside": [assign(first, first * 2.0) * 0.0, second][1],
+        "group": group(assign(first, first * 2.0), assign(second, second * 3.0)),
     }
     session, other = Session(), Session()
     for s in (session, other):
-        s.run(initialize(one, two))
+        s.run(initialize(first, second))
     try:
-        session.run(one)
+        session.run(first)
     except ValueError:
         return "uninitialised"
     gave = []
@@ -551,18 +551,18 @@ def in_a_session(script, a, b):
         got = session.run(fetch[word], {feed: a} if word == "fed" else None)
         many = isinstance(got, (list, tuple))
         gave.append([np.array(g) for g in got] if many else np.array(got))
-    return gave, [session.run(one), session.run(two)], [other.run(one), other.run(two)]
+    return gave, [session.run(first), session.run(second)], [other.run(first), other.run(second)]
 
 
 def a_session(student, script, a, b):
-    found = student.probe(in_a_session, script=script, a=a, b=b)
-    if found == "uninitialised":
+    answer = student.probe(in_a_session, script=script, a=a, b=b)
+    if answer == "uninitialised":
         raise Feedback(
             "After session.run(a group of assignments) the variables have no value.",
             hint="A group is fetched for what is behind it: an assignment counts wherever it was "
             "needed, not only where it was fetched itself.",
         )
-    return found
+    return answer
 
 
 def numbers(rng):
@@ -687,16 +687,16 @@ FIRST_STEP = "After one step the velocity is the gradient. Against it, and lr ti
 
 
 def compare_paths(student, rng, momentum, steps, hint=FIRST_STEP):
-    given = task(rng)
+    arguments = task(rng)
     try:
-        path, slots = student.probe(descended, momentum=momentum, steps=steps, **given)
+        path, slots = student.probe(descended, momentum=momentum, steps=steps, **arguments)
     except StudentError as error:
-        said = f"minimize of a loss of two variables, (3,) and (2,), or its run, raised {str(error).rstrip('. ')}."
-        raise Feedback(said, hint="Whose velocity has which shape?") from error
-    right = by_hand(momentum=0.9 if momentum < 0 else momentum, steps=steps, **given)
-    told = f"momentum {momentum:.3g}" if momentum >= 0 else "momentum left out"
+        failure = f"minimize of a loss of two variables, (3,) and (2,), or its run, raised {str(error).rstrip('. ')}."
+        raise Feedback(failure, hint="Whose velocity has which shape?") from error
+    right = by_hand(momentum=0.9 if momentum < 0 else momentum, steps=steps, **arguments)
+    momentum_text = f"momentum {momentum:.3g}" if momentum >= 0 else "momentum left out"
     for step, (got, expected) in enumerate(zip(path, right, strict=True), 1):
-        called = f"the variables after step {step} (lr {given['lr']:.3g}, {told})"
+        called = f"the variables after step {step} (lr {arguments['lr']:.3g}, {momentum_text})"
         direction = FIRST_STEP if step == 1 else hint
         close(got, expected, called=called, hint=direction, rtol=2e-4, atol=2e-6)
     return slots
@@ -774,17 +774,17 @@ def look_at_print(student, rng):
 @check("PrintOp", weight=2)
 def the_value_passes_unchanged(student, rng):
     """the result is the input"""
-    x, _, _, found = look_at_print(student, rng)
-    close(found[0], x, called="PrintOp(label)(x)", hint="Print, and then return what came in.")
+    x, _, _, results = look_at_print(student, rng)
+    close(results[0], x, called="PrintOp(label)(x)", hint="Print, and then return what came in.")
 
 
 @check("PrintOp", weight=2)
 def the_adjoint_passes_unchanged(student, rng):
     """the adjoint passes unchanged, on nodes and on tensors"""
-    x, v, _, found = look_at_print(student, rng)
+    x, v, _, results = look_at_print(student, rng)
     hint = "The result is x itself. What arrives at it belongs to x, all of it."
-    close(found[2], v, called="the gradient through PrintOp, on tensors", hint=hint)
-    close(found[1], 2 * x * v, called="the gradient through PrintOp, on nodes", hint=hint)
+    close(results[2], v, called="the gradient through PrintOp, on tensors", hint=hint)
+    close(results[1], 2 * x * v, called="the gradient through PrintOp, on nodes", hint=hint)
 
 
 @check("PrintOp", weight=2, requires="the_value_passes_unchanged")
@@ -796,8 +796,8 @@ def each_run_prints_label_and_value(student, rng):
             raise Feedback(
                 "A run printed no label.", hint="print(self.label, ...) belongs into compute."
             )
-        told = [float(n) for n in re.findall(r"-?\d+\.?\d*(?:e[+-]?\d+)?", text)]
-        if any(min(abs(n - value) for n in told) > 0.01 for value in x):
+        printed = [float(n) for n in re.findall(r"-?\d+\.?\d*(?:e[+-]?\d+)?", text)]
+        if any(min(abs(n - value) for n in printed) > 0.01 for value in x):
             raise Feedback(
                 "A run did not print the value.", hint="compute has the array: print it."
             )
@@ -856,7 +856,7 @@ def a_plan(student, rng):
     w, new_w = rng.normal(size=(2, 2, 3)).astype(np.float32) * 0.5
     b = rng.normal(size=3).astype(np.float32)
     try:
-        found = student.probe(planned, x=x, w=w, b=b, new_w=new_w)
+        results = student.probe(planned, x=x, w=w, b=b, new_w=new_w)
     except StudentError as error:
         raise Feedback(
             f"A plan of the running example, or its run, raised {str(error).rstrip('. ')}.",
@@ -864,41 +864,41 @@ def a_plan(student, rng):
             "steps look for it? The inputs come in the order of `inputs`, needed or not. A run "
             "has the plan alone: the graph was taken apart before it.",
         ) from error
-    return x, w, new_w, b, found
+    return x, w, new_w, b, results
 
 
 @check("Plan", weight=3)
 def a_plan_computes_the_fetches(student, rng):
     """the fetches, in order, from the inputs given"""
-    x, w, _, b, found = a_plan(student, rng)
+    x, w, _, b, results = a_plan(student, rng)
     hint = (
         "Slots of the inputs in the order of `inputs`, slots of the fetches in the order of those."
     )
-    close(found[0], by_numpy(x[0], x[1], w, b), called="plan(state, ...)", hint=hint)
+    close(results[0], by_numpy(x[0], x[1], w, b), called="plan(state, ...)", hint=hint)
 
 
 @check("Plan", weight=2)
 def variables_are_read_in_each_run(student, rng):
     """another run sees other inputs and the variables' present values"""
-    x, _, new_w, b, found = a_plan(student, rng)
+    x, _, new_w, b, results = a_plan(student, rng)
     hint = "What may be decided when the plan is made, and what must a run look up?"
-    close(found[2], by_numpy(x[2], x[3], new_w, b), called="the plan, a second time", hint=hint)
+    close(results[2], by_numpy(x[2], x[3], new_w, b), called="the plan, a second time", hint=hint)
 
 
 @check("Plan", weight=2)
 def assignments_change_the_state(student, rng):
     """an assignment that ran changes the state that was passed"""
-    x, w, _, b, found = a_plan(student, rng)
+    x, w, _, b, results = a_plan(student, rng)
     hint = (
         "An operator whose op is an AssignOp is computed like any other, and noted in writes too."
     )
-    close(found[1], by_numpy(x[0], x[1], w, b)[1], called="state[v] after the plan", hint=hint)
+    close(results[1], by_numpy(x[0], x[1], w, b)[1], called="state[v] after the plan", hint=hint)
 
 
 @check("Plan", weight=2, requires="a_plan_computes_the_fetches")
 def a_fed_operator_needs_no_step(student, rng):
     """any node may be an input, and it is not computed then; one that nothing needs has no slot"""
-    x, w, _, b, found = a_plan(student, rng)
+    x, w, _, b, results = a_plan(student, rng)
     hint = "What an input was computed from has no value here. Does your plan ask for it?"
     called = "a plan with an operator's node among its inputs"
     try:
@@ -906,7 +906,7 @@ def a_fed_operator_needs_no_step(student, rng):
     except StudentError as error:
         raise Feedback(f"{called} raised {str(error).rstrip('. ')}.", hint=hint) from error
     close(got, by_numpy(x[0], x[1], w, b)[0], called=called, hint=hint)
-    if found[3] != [True, False, False]:
+    if results[3] != [True, False, False]:
         raise Feedback(
             "plan.inputs should hold None for an input that no fetch needs, and slots otherwise.",
             hint="slot.get(node) is None for a node that has none.",

@@ -65,12 +65,12 @@ def one_step(op, attr, arrays):
     if op == "concat":
         return np.concatenate(arrays, axis=1)
     if op == "fused":
-        found = []
+        steps = []
         for part, operands in attr:
-            found.append(
-                ARITHMETIC[part](*[arrays[k] if k >= 0 else found[-1 - k] for k in operands])
+            steps.append(
+                ARITHMETIC[part](*[arrays[k] if k >= 0 else steps[-1 - k] for k in operands])
             )
-        return found[-1]
+        return steps[-1]
     return ARITHMETIC[op](*arrays)
 
 
@@ -95,13 +95,13 @@ def applied(name, steps, outputs):
         program.emit(op, *inputs, attr=attr)
     program.outputs = list(outputs)
     before = [(step.op, step.inputs) for step in program.steps]
-    found = globals()[name](program)
-    if not isinstance(found, Program):
-        return type(found).__name__, [], True
-    kept = before == [(step.op, step.inputs) for step in program.steps]
-    kept = kept and program.outputs == list(outputs)
-    plain = [[s.op, list(s.inputs), s.attr] for s in found.steps]
-    return plain, list(found.outputs), kept
+    result = globals()[name](program)
+    if not isinstance(result, Program):
+        return type(result).__name__, [], True
+    unchanged = before == [(step.op, step.inputs) for step in program.steps]
+    unchanged = unchanged and program.outputs == list(outputs)
+    plain = [[s.op, list(s.inputs), s.attr] for s in result.steps]
+    return plain, list(result.outputs), unchanged
 
 
 MISSING = {
@@ -116,14 +116,14 @@ def rewritten(student, name, code):
     """Return (steps, outputs) after the learner's pass, once they are seen to be a program."""
     program = {"steps": code.steps, "outputs": code.outputs}
     try:
-        steps, outputs, kept = student.probe(applied, name=name, **program)
+        steps, outputs, unchanged = student.probe(applied, name=name, **program)
     except StudentError as error:
         if error.type_name != "KeyError" or name not in MISSING:
             raise
         raise Feedback(f"{name} raised {str(error).rstrip('. ')}. {MISSING[name]}") from error
     if isinstance(steps, str):
         raise Feedback(f"{name} returned {steps}, expected a Program. Is the return still there?")
-    if not kept:
+    if not unchanged:
         raise Feedback(
             f"{name} changed the program that it was given. It reads that one and writes a new one."
         )
@@ -383,11 +383,13 @@ def no_value_is_computed_twice(student, rng):
             key = (attr.shape, attr.tobytes()) if isinstance(attr, np.ndarray) else attr
             exact = (op, tuple(inputs), key)
             if exact in seen:
-                left = f"cse left %{seen[exact]} and %{i}, both {op}"
+                complaint = f"cse left %{seen[exact]} and %{i}, both {op}"
                 if op == "const":
-                    raise Feedback(f"{left} of one array. What is the attribute of an equal step?")
+                    raise Feedback(
+                        f"{complaint} of one array. What is the attribute of an equal step?"
+                    )
                 raise Feedback(
-                    f"{left} of {inputs}. Their inputs may have become equal only now: whose "
+                    f"{complaint} of {inputs}. Their inputs may have become equal only now: whose "
                     "numbers are in your key?"
                 )
             seen[exact] = i
@@ -472,18 +474,18 @@ TABLE = {
 def ordered(student, sizes):
     """Return (multiplications, tree) of the learner's order."""
     try:
-        found = student.call("chain_order", list(sizes))
+        answer = student.call("chain_order", list(sizes))
     except StudentError as error:
-        told = {"KeyError": "", "ValueError": "min()", "TypeError": "'<' not"}
-        if told.get(error.type_name, "?") not in str(error):
+        signs = {"KeyError": "", "ValueError": "min()", "TypeError": "'<' not"}
+        if signs.get(error.type_name, "?") not in str(error):
             raise
         hint = TABLE[error.type_name]
         raise Feedback(f"chain_order({list(sizes)}) raised {error}. {hint}") from error
-    if not isinstance(found, tuple | list) or len(found) != 2:
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
         raise Feedback(
-            f"chain_order({list(sizes)}) returned {found!r}, expected (multiplications, tree)."
+            f"chain_order({list(sizes)}) returned {answer!r}, expected (multiplications, tree)."
         )
-    return found
+    return answer
 
 
 @check("chain_order", weight=2)
@@ -786,10 +788,10 @@ def kinds_after(code, twice=False):
         users[i].append(None)
 
     def joins(i):
-        found = set(users[i]) if twice else users[i]
-        if code.steps[i][0] not in elementwise or len(found) != 1 or None in found:
+        readers = set(users[i]) if twice else users[i]
+        if code.steps[i][0] not in elementwise or len(readers) != 1 or None in readers:
             return False
-        (u,) = found
+        (u,) = readers
         return code.steps[u][0] in elementwise and shapes[u] == shapes[i]
 
     def parts(i):
@@ -828,8 +830,8 @@ def lived(steps, outputs):
 
 
 def asked_lives(student, code):
-    found = student.probe(lived, steps=code.steps, outputs=code.outputs)
-    return {i: (a, b) for i, a, b in found}
+    answer = student.probe(lived, steps=code.steps, outputs=code.outputs)
+    return {i: (a, b) for i, a, b in answer}
 
 
 def named(code, i):
@@ -921,15 +923,15 @@ def lives_of(code):
     owner = {}
     for i, (op, inputs, _) in enumerate(code.steps):
         owner[i] = owner[inputs[0]] if op in VIEWS else i
-    found = {}
+    lives = {}
     for i, (op, _, _) in enumerate(code.steps):
         if op in VIEWS or op in ("input", "const"):
             continue
-        same = [k for k in owner if owner[k] == i]
-        reads = [k for k, step in enumerate(code.steps) if set(step[1]) & set(same)]
-        end = [len(code.steps)] if set(same) & set(code.outputs) else []
-        found[i] = (i, max([*same, *reads, *end]))
-    return found
+        owned = [k for k in owner if owner[k] == i]
+        reads = [k for k, step in enumerate(code.steps) if set(step[1]) & set(owned)]
+        end = [len(code.steps)] if set(owned) & set(code.outputs) else []
+        lives[i] = (i, max([*owned, *reads, *end]))
+    return lives
 
 
 @check("lifetimes", hidden=True, requires="values_live_from_their_step_to_their_last_reader")
@@ -950,15 +952,15 @@ def so_it_is_for_random_programs_and_outputs_that_are_views(student, rng):
 
 def placed(lives, sizes):
     """Ask the learner's place; runs beside it."""
-    found = place({i: tuple(life) for i, life in lives}, dict(sizes))
-    return [[int(i), int(offset)] for i, offset in found.items()]
+    places = place({i: tuple(life) for i, life in lives}, dict(sizes))
+    return [[int(i), int(offset)] for i, offset in places.items()]
 
 
 def asked_place(student, lives, sizes):
-    found = student.probe(
+    answer = student.probe(
         placed, lives=[[i, list(life)] for i, life in lives.items()], sizes=list(sizes.items())
     )
-    got = dict(map(tuple, found))
+    got = dict(map(tuple, answer))
     if set(got) != set(lives):
         raise Feedback(
             f"place: offsets for {sorted(got)}, expected one for each of {sorted(lives)}."
@@ -1049,16 +1051,16 @@ def the_arena_is_as_small_as_greedy_makes_it(student, rng):
 
 def greedy(lives, sizes):
     """Return the offsets: each at the end of another, or at 0, at the lowest that is free."""
-    found = {}
+    places = {}
 
     def is_free(i, at):
-        others = [j for j in found if lives[j][0] <= lives[i][1] and lives[i][0] <= lives[j][1]]
-        return all(at + sizes[i] <= found[j] or found[j] + sizes[j] <= at for j in others)
+        others = [j for j in places if lives[j][0] <= lives[i][1] and lives[i][0] <= lives[j][1]]
+        return all(at + sizes[i] <= places[j] or places[j] + sizes[j] <= at for j in others)
 
     for i in sorted(sorted(lives, key=lambda i: lives[i][0]), key=sizes.get, reverse=True):
-        ends = [found[j] + sizes[j] for j in found]
-        found[i] = min(at for at in [0, *ends] if is_free(i, at))
-    return found
+        ends = [places[j] + sizes[j] for j in places]
+        places[i] = min(at for at in [0, *ends] if is_free(i, at))
+    return places
 
 
 @check("place", hidden=True, requires="nobody_lies_on_a_living_value")

@@ -52,9 +52,9 @@ def test_a_lab_is_solved_by_its_answer_regions_alone(
         cells = json.loads(notebook.read_bytes())["cells"]
         code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
         assert shells(lab, code, notebook.parent)["errors"] == []
-    here = labs_solved.reached(notebook)
+    here = labs_solved.progress_of(notebook)
     assert (here.correct, here.problem) == (here.questions, "")
-    report = labs_solved.graded(lab, notebook)
+    report = labs_solved.grade(lab, notebook)
     assert report.score == report.max_score, to_text(report)
 
 
