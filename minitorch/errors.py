@@ -44,6 +44,14 @@ class AxisError(MinitorchError, IndexError, RuntimeError):
     """An axis or an index out of range."""
 
 
+class IndexShapeError(ShapeError, AxisError):
+    """A mask that is not as long as what it picks from: an `IndexError` too, as in PyTorch."""
+
+
+class IndexDTypeError(DTypeError, AxisError):
+    """An index that is no integer and no boolean: an `IndexError` too, as in PyTorch."""
+
+
 class ArgumentError(MinitorchError, ValueError, RuntimeError):
     """An argument outside the values that make sense."""
 

@@ -61,7 +61,7 @@ from .arrays.library import (
 )
 from .arrays.promotion import result_type, scalar_dtype
 from .arrays.shapes import Shape, is_known
-from .errors import DTypeError, GraphError, NoGradientRule, ShapeError
+from .errors import DTypeError, GraphError, IndexShapeError, NoGradientRule, ShapeError
 
 if TYPE_CHECKING:
     from .ops.methods import Methods as Methods
@@ -283,5 +283,6 @@ def _trial(op: Op, specs: Sequence[Spec], guess: int) -> Spec:
                 f"{op.name}: cannot tell its shape: got inputs {got} with unknown sizes, and a "
                 f"trial with {guess} fails ({error}). Define infer(self, *specs)."
             ) from error
-        raise ShapeError(f"{op.name}: does not fit: got inputs {got}: {error}") from error
+        kind = IndexShapeError if isinstance(error, IndexError) else ShapeError
+        raise kind(f"{op.name}: does not fit: got inputs {got}: {error}") from error
     return Spec(result.shape, result.dtype)

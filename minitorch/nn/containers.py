@@ -1,6 +1,7 @@
 """Modules that hold modules: in a row, in a list, in a dict; and lists of parameters."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any, ClassVar, TypeVar
 
 from minitorch.nn.module import M, Module
@@ -99,6 +100,16 @@ class ModuleList(_Listed):
 
     def __add__(self, other: Iterable[Module]) -> "ModuleList":
         return ModuleList([*self, *other])
+
+    def _describe_modules(self) -> list[str]:
+        """Neighbours that print alike are printed once."""
+        lines, first = [], 0
+        for text, group in groupby(map(repr, self)):
+            last = first + len(list(group)) - 1
+            places = f"({first}-{last}): {last - first + 1} x" if last > first else f"({first}):"
+            lines.append(f"{places} {text}")
+            first = last + 1
+        return lines
 
 
 class _Named(Module):

@@ -373,9 +373,12 @@ class Module:
     def _get_name(self) -> str:
         return type(self).__name__
 
+    def _describe_modules(self) -> list[str]:
+        return [f"({name}): {module!r}" for name, module in self._modules.items()]
+
     def __repr__(self) -> str:
         extra = self.extra_repr()
-        lines = [*extra.splitlines(), *(f"({n}): {part!r}" for n, part in self._modules.items())]
+        lines = [*extra.splitlines(), *self._describe_modules()]
         if not self._modules and len(lines) < 2:
             return f"{self._get_name()}({extra})"
         inside = "\n".join(lines).replace("\n", "\n  ")

@@ -75,7 +75,8 @@ class _RunningNorm(_Affine):
     def extra_repr(self) -> str:
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "
-            f"affine={self.affine}, track_running_stats={self.track_running_stats}"
+            f"affine={self.affine}, bias={self.bias is not None}, "
+            f"track_running_stats={self.track_running_stats}"
         )
 
 
@@ -196,6 +197,9 @@ class LayerNorm(_LastAxesNorm):
         result: Tensor = F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
         return result
 
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, bias={self.bias is not None}"
+
 
 class RMSNorm(_LastAxesNorm):
     """Each sample over the root of its mean square. Source: Zhang & Sennrich, NeurIPS 2019."""
@@ -246,4 +250,7 @@ class GroupNorm(_Affine):
         return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
-        return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
+        return (
+            f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
+            f"bias={self.bias is not None}"
+        )

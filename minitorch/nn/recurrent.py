@@ -6,6 +6,7 @@ of a layer are one operator, is in `ops.networks.recurrence`.
 """
 
 import math
+from itertools import accumulate, groupby
 from typing import Any, ClassVar
 
 from minitorch.arrays.library import DeviceLike, DTypeLike
@@ -14,6 +15,7 @@ from minitorch.nn import functional as F
 from minitorch.nn import init
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter, empty_parameter
+from minitorch.nn.utils.rnn import PackedSequence
 from minitorch.ops.networks.recurrence import STEPS, State, recurrence
 from minitorch.ops.shaping.joining import cat, stack
 from minitorch.tensor.tensor import Tensor, tensor
@@ -171,17 +173,20 @@ class _Recurrent(Module):
     def flatten_parameters(self) -> None:
         """Do nothing: torch lays weights out for cuDNN so, which does not run here."""
 
-    def forward(self, x: Tensor, hx: Any = None) -> Any:
+    def forward(self, x: Tensor | PackedSequence, hx: Any = None) -> Any:
         """Return the outputs of the last layer and the last state of every layer and direction.
 
         Args:
-            x: (L, N, I), (N, L, I) with `batch_first`, or (L, I).
+            x: (L, N, I), (N, L, I) with `batch_first`, or (L, I); or packed, and so are then the
+                outputs.
             hx: the first state, (layers * directions, N, H), for an LSTM a pair of them; zeros
                 unless given.
         Returns: (L, N, directions * H) and the state, of the shapes that came in.
         Raises:
             ShapeError: input or state do not fit; says which.
         """
+        if isinstance(x, PackedSequence):
+            return self._forward_packed(x, hx)
         if x.ndim not in (2, 3) or x.shape[-1] != self.input_size:
             raise ShapeError(
                 f"{self._get_name()}: got input {x.shape}, expected 2 or 3 axes, the last of size "
@@ -200,6 +205,18 @@ class _Recurrent(Module):
             y = y.transpose(0, 1)
         return y, ends if self.states > 1 else ends[0]
 
+    def _forward_packed(self, x: PackedSequence, hx: object) -> tuple[object, object]:
+        """Return the packed outputs, and the state of each sequence at its own end."""
+        parts = hx if isinstance(hx, tuple | list) or hx is None else (hx,)
+        held = None if parts is None else tuple(x.sort(part) for part in parts)
+        sizes = x.batch_sizes.tolist()
+        runs = [(len(list(run)), size) for size, run in groupby(sizes)]
+        one_step = x.data[: sizes[0]].unsqueeze(0)
+        y, last = self._layers(x.data, self._first_states(one_step, held, False), runs)
+        whole: list[Any] = [stack([state[i] for state in last]) for i in range(self.states)]
+        ends = tuple(x.unsort(part) for part in whole)
+        return PackedSequence(y, *x[1:]), ends if self.states > 1 else ends[0]
+
     def _first_states(self, x_LNI: Tensor, hx: object, single: bool) -> list[State]:
         count = self.num_layers * (2 if self.bidirectional else 1)
         shapes = [(count, x_LNI.shape[1], self.hidden_size)] * self.states
@@ -215,14 +232,19 @@ class _Recurrent(Module):
             )
         return [tuple(part[i] for part in parts) for i in range(count)]
 
-    def _layers(self, x: Any, first: list[State]) -> tuple[Any, list[State]]:
+    def _layers(
+        self, x: Any, first: list[State], runs: list[tuple[int, int]] | None = None
+    ) -> tuple[Any, list[State]]:
         last: list[State] = []
         for layer in range(self.num_layers):
             if layer and self.dropout and self.training:
                 x = F.dropout(x, self.dropout, True)
             outputs = []
             for suffix in self._suffixes(layer):
-                y, state = self._run(x, suffix, first[len(last)])
+                if runs is None:
+                    y, state = self._run(x, suffix, first[len(last)])
+                else:
+                    y, state = self._run_packed(x, runs, suffix, first[len(last)])
                 outputs.append(y)
                 last.append(state)
             x = cat(outputs, -1) if len(outputs) > 1 else outputs[0]
@@ -239,6 +261,33 @@ class _Recurrent(Module):
         if self.states == 1:
             return results, (last,)
         return results[:length], (last, results[length])
+
+    def _run_packed(
+        self, data: Tensor, runs: list[tuple[int, int]], suffix: str, first: State
+    ) -> tuple[Tensor, State]:
+        """Return what `_run` does of packed data: runs of steps that have as many sequences.
+
+        Forward, those that end leave the state behind; backward, they join it at their ends.
+        """
+        starts = accumulate((length * size for length, size in runs), initial=0)
+        pieces = [
+            (data[start : start + length * size].reshape(length, size, data.shape[-1]), size)
+            for start, (length, size) in zip(starts, runs, strict=False)
+        ]
+        backwards = suffix.endswith("_reverse")
+        outputs, ended = [], []
+        state: Any = tuple(part[:0] for part in first) if backwards else first
+        for x_LNI, size in reversed(pieces) if backwards else pieces:
+            if backwards:
+                joined = zip(state, first, strict=True)
+                state = tuple(cat([part, new[len(part) : size]]) for part, new in joined)
+            else:
+                ended.append(tuple(part[size:] for part in state))
+                state = tuple(part[:size] for part in state)
+            y, state = self._run(x_LNI, suffix, state)
+            outputs.append(y.reshape(-1, self.hidden_size))
+        parts = zip(state, *reversed(ended), strict=True)
+        return cat(outputs[::-1] if backwards else outputs), tuple(cat(part) for part in parts)
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"

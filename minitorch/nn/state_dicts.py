@@ -16,6 +16,10 @@ class IncompatibleKeys(NamedTuple):
     missing_keys: list[str]
     unexpected_keys: list[str]
 
+    def __repr__(self) -> str:
+        keys = f"missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys}"
+        return f"_IncompatibleKeys({keys})" if any(self) else "<All keys matched successfully>"
+
 
 class StateDictMismatch(MinitorchError, RuntimeError):
     """A state_dict that does not fit its module; `.problems` has a line for each difference."""

@@ -56,7 +56,7 @@ class Reader:
 
     def __init__(self, text: str, decoder: json.JSONDecoder, piece: int = PIECE) -> None:
         self._text, self._decoder, self._piece = text, decoder, piece
-        self._from_pairs: Callable[[list[Any]], Any] = decoder.object_pairs_hook
+        self._from_pairs: Callable[[list[tuple[str, object]]], object] = decoder.object_pairs_hook
         self._left = ELEMENTS
         self._guess_from = 0  # a cut before here was wrong
 
@@ -79,7 +79,7 @@ class Reader:
             raise json.JSONDecodeError("Expecting ',' delimiter", self._text, at)
         return mark == ",", self._skip(at + 1) if mark == "," else at + 1
 
-    def _value(self, at: int) -> Generator[None, None, tuple[Any, int]]:
+    def _value(self, at: int) -> Generator[None, None, tuple[object, int]]:
         self._left -= 1
         if self._left <= 0:
             self._left = ELEMENTS
@@ -91,8 +91,8 @@ class Reader:
                 return (yield from self._object(self._skip(at + 1)))
         return self._decoder.raw_decode(self._text, at)
 
-    def _object(self, at: int) -> Generator[None, None, tuple[Any, int]]:
-        pairs: list[tuple[str, Any]] = []
+    def _object(self, at: int) -> Generator[None, None, tuple[object, int]]:
+        pairs: list[tuple[str, object]] = []
         goes_on = self._text[at : at + 1] != "}"
         at += not goes_on
         while goes_on:
@@ -107,8 +107,8 @@ class Reader:
             goes_on, at = self._next(at, "}")
         return self._from_pairs(pairs), at
 
-    def _array(self, at: int) -> Generator[None, None, tuple[list[Any], int]]:
-        items: list[Any] = []
+    def _array(self, at: int) -> Generator[None, None, tuple[list[object], int]]:
+        items: list[object] = []
         goes_on = self._text[at : at + 1] != "]"
         at += not goes_on
         while goes_on:
@@ -123,7 +123,7 @@ class Reader:
             yield
         return items, at
 
-    def _elements(self, at: int) -> tuple[list[Any], bool, int] | None:
+    def _elements(self, at: int) -> tuple[list[object], bool, int] | None:
         """Return some elements, whether more follow, and where; None where a guess is wrong."""
         if at < self._guess_from or (cut := self._cut(at, at + self._piece)) is None:
             return None

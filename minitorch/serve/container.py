@@ -142,7 +142,7 @@ def evaluate(model: Model, batch: np.ndarray) -> tuple[Any, Errors]:
         return as_results(model(batch.copy()), len(batch)), {}
     except Exception as error:
         if len(batch) == 1:
-            return [], {0: describe(error)}
+            return [], {0: describe(error, batch)}
     half = len(batch) // 2
     left, left_errors = evaluate(model, batch[:half])
     right, right_errors = evaluate(model, batch[half:])
@@ -164,8 +164,12 @@ def as_results(results: object, count: int) -> Any:
     return results
 
 
-def describe(error: Exception) -> tuple[bool, str]:
-    """Return whether an exception complains of the input, and its words."""
+def describe(error: Exception, batch: np.ndarray | None = None) -> tuple[bool, str]:
+    """Return whether an exception complains of the input, and its words; and what the model got."""
     words = f"{type(error).__name__}: {error}"
     by_kind = isinstance(error, ValueError | TypeError | IndexError | KeyError)
-    return by_kind or bool(re.search("shape|size|dimension", words)), words  # as torch says it
+    blamed = by_kind or bool(re.search("shape|size|dimension", words))  # as torch says it
+    if blamed and batch is not None:
+        kind = "text" if batch.dtype.kind == "U" else str(batch.dtype)
+        words += f" (the model got a batch of {kind} of shape {batch.shape})"
+    return blamed, words

@@ -232,6 +232,31 @@ def test_a_deep_copy_and_a_pickle_are_independent_modules() -> None:
     assert copy.deepcopy(model).a is not model.a
 
 
+def alike(library: Any) -> list[Any]:
+    """Return neighbours that print alike, of which two hold others."""
+    layers = [library.Sequential(library.Linear(2, 2), library.Tanh()) for _ in range(2)]
+    return [library.ReLU(), *layers, *(library.ReLU() for _ in range(3))]
+
+
+def test_loading_says_that_all_keys_matched_or_which_did_not() -> None:
+    ours, theirs = nn.Linear(2, 3), torch.nn.Linear(2, 3)
+    for change in ({}, {"more": "x"}):
+        said = [
+            repr(module.load_state_dict({**module.state_dict(), **change}, strict=False))
+            for module in (ours, theirs)
+        ]
+        assert said[0] == said[1]
+
+
+def test_norms_print_whether_they_have_a_shift() -> None:
+    """As in torch 2.13; before it, the line had no bias."""
+    assert repr(nn.LayerNorm(3)) == "LayerNorm((3,), eps=1e-05, elementwise_affine=True, bias=True)"
+    assert repr(nn.GroupNorm(2, 4, bias=False)).endswith("affine=True, bias=False)")
+    assert "affine=True, bias=True, track_running_stats=True" in repr(nn.BatchNorm1d(3))
+    assert "affine=False, bias=False, track_running_stats=False" in repr(nn.InstanceNorm2d(3))
+    assert repr(nn.RMSNorm(3)) == "RMSNorm((3,), eps=None, elementwise_affine=True)"
+
+
 def test_printing_equals_pytorchs() -> None:
     ours, theirs = network(), network(torch.nn)
     ours[1], theirs[1] = nn.ReLU(), torch.nn.ReLU()  # batch norm's line differs among versions
@@ -244,6 +269,8 @@ def test_printing_equals_pytorchs() -> None:
         (nn.AdaptiveAvgPool2d(1), torch.nn.AdaptiveAvgPool2d(1)),
         (nn.MSELoss(), torch.nn.MSELoss()),
         (nn.ModuleList([nn.ReLU()]), torch.nn.ModuleList([torch.nn.ReLU()])),
+        (nn.ModuleList(), torch.nn.ModuleList()),
+        (nn.ModuleList(alike(nn)), torch.nn.ModuleList(alike(torch.nn))),
     ):
         assert repr(ours) == repr(theirs)
 

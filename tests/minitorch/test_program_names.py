@@ -490,10 +490,3 @@ def test_the_state_of_random_numbers_is_kept_in_a_file(tmp_path: Any) -> None:
     minitorch.set_rng_state(minitorch.load(tmp_path / "state"))
     assert minitorch.randn(4).tolist() == first
     assert minitorch.initial_seed() == 3
-
-
-def test_packed_sequences_are_refused_with_what_to_do() -> None:
-    from minitorch.nn.utils.rnn import pack_padded_sequence
-
-    with pytest.raises(ArgumentError, match="Pass the padded batch"):
-        pack_padded_sequence(minitorch.ones(2, 3), [3, 1])

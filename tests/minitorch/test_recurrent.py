@@ -9,7 +9,7 @@ import torch
 import minitorch
 import minitorch.graph as tf
 from minitorch import nn
-from minitorch.errors import ModifiedInPlace, ShapeError
+from minitorch.errors import ArgumentError, ModifiedInPlace, ShapeError
 from minitorch.sweep import count_uses
 from minitorch.tensor.tensor import Tensor, tensor
 from minitorch.tracing import jit, trace
@@ -243,3 +243,66 @@ def test_a_sequence_of_no_steps_is_refused(name: str) -> None:
         ours(tensor(np.zeros((0, BATCH, WIDTH))))
     with pytest.raises(RuntimeError, match="sequence length"):
         theirs(torch.zeros(0, BATCH, WIDTH, dtype=torch.float64))
+
+
+def run_packed(
+    library: Any, name: str, lengths: list[int], with_state: bool, **options: Any
+) -> list[Any]:
+    """Return what a network makes of packed sequences, and all gradients."""
+    rng = np.random.default_rng(0)
+    network = getattr(library.nn, name)(3, 4, num_layers=2, **options).double()
+    with library.no_grad():
+        for param in network.parameters():
+            param.copy_(library.tensor(rng.normal(size=tuple(param.shape)) * 0.4))
+    rnn = library.nn.utils.rnn
+    x = [library.tensor(rng.normal(size=(n, 3)), requires_grad=True) for n in lengths]
+    shape = (4 if options.get("bidirectional") else 2, len(lengths), 4)
+    state = library.tensor(rng.normal(size=shape), requires_grad=True)
+    first = () if not with_state else ((state, state * 2),) if name == "LSTM" else (state,)
+    in_order = lengths == sorted(lengths, reverse=True)
+    packed = rnn.pack_sequence(x, enforce_sorted=in_order)
+    out, last = network(packed, *first)
+    padded, sizes = rnn.pad_packed_sequence(out, padding_value=0.5, total_length=7)
+    ends = last if name == "LSTM" else (last,)
+    values = [packed.data, packed.batch_sizes, out.data, padded, sizes, *ends]
+    total = (padded.tanh() ** 2).sum() + sum((end**2).sum() for end in ends)
+    total.backward()
+    inputs = [*network.parameters(), *x, *([state] if with_state else [])]
+    grads = [each.grad for each in inputs]
+    return [np.asarray(value.detach().numpy()) for value in (*values, *grads)]
+
+
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+@pytest.mark.parametrize("lengths", [[5, 3, 3, 1], [2, 5, 1, 5], [4]], ids=str)
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_packed_sequences_give_torchs_outputs_states_and_gradients(
+    name: str, lengths: list[int], bidirectional: bool
+) -> None:
+    for with_state in (False, True):
+        ours, theirs = (
+            run_packed(library, name, lengths, with_state, bidirectional=bidirectional)
+            for library in (minitorch, torch)
+        )
+        for got, expected in zip(ours, theirs, strict=True):
+            assert got.dtype == expected.dtype
+            np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_padded_batch_is_packed_and_padded_again_and_wrong_lengths_are_refused() -> None:
+    results = []
+    for library in (minitorch, torch):
+        rnn = library.nn.utils.rnn
+        x = library.arange(24.0).reshape(2, 4, 3)
+        packed = rnn.pack_padded_sequence(
+            x, library.tensor([2, 4]), batch_first=True, enforce_sorted=False
+        )
+        results.append([packed.data.tolist(), packed.sorted_indices.tolist()])
+        results[-1] += [rnn.pad_packed_sequence(packed, batch_first=True)[0].tolist()]
+        with pytest.raises((RuntimeError, ValueError), match=r"sort|first"):
+            rnn.pack_padded_sequence(x, [2, 4], batch_first=True)
+        with pytest.raises(ValueError, match="total_length"):
+            rnn.pad_packed_sequence(packed, total_length=3)
+    assert results[0] == results[1]
+    for lengths in ([4, 0], [4], [5, 4]):
+        with pytest.raises(ArgumentError, match="from 1 to 4"):
+            nn.utils.rnn.pack_padded_sequence(minitorch.ones(2, 4, 3), lengths, batch_first=True)

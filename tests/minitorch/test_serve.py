@@ -463,9 +463,17 @@ def test_an_error_reaches_only_the_queries_that_caused_it() -> None:
     results, errors, _ = unpack_results(*answer(model, *batch_of(values)))
     assert results == [2.0, 3.0, 4.0]
     assert errors == {
-        1: (True, "ValueError: no root of -1.0"),
-        4: (True, "ValueError: no root of -4.0"),
+        1: (True, "ValueError: no root of -1.0 (the model got a batch of float64 of shape (1,))"),
+        4: (True, "ValueError: no root of -4.0 (the model got a batch of float64 of shape (1,))"),
     }
+
+
+def test_a_model_that_cannot_take_text_says_that_it_got_text() -> None:
+    texts = as_input([["a", "b"]])
+    sent = pack_array(texts.dtype.str, texts.shape, texts.tobytes())
+    _, errors, _ = unpack_results(*answer(lambda batch: batch @ np.ones(2), *sent))
+    blamed, words = errors[0]
+    assert blamed and words.endswith("(the model got a batch of text of shape (1, 2))")
 
 
 @pytest.mark.parametrize("wrong", [lambda b: b[:-1], lambda b: 3, lambda b: [object()] * len(b)])

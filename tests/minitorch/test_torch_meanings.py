@@ -398,3 +398,21 @@ def test_an_einsum_of_two_operands_is_torchs_with_its_gradients(seed: int) -> No
     theirs, ours = both(call)
     for a, b in zip(theirs, ours, strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("index", "error"),
+    [
+        (lambda library: 1.5, IndexError),
+        (lambda library: library.tensor([1.0]), IndexError),
+        (lambda library: library.ones(3, dtype=library.bool), IndexError),
+        (lambda library: slice(None, None, -1), ValueError),
+    ],
+    ids=["a float", "floats", "a mask too long", "a step back"],
+)
+def test_an_index_that_cannot_be_raises_what_torch_raises(
+    index: Callable[[Any], Any], error: type[Exception]
+) -> None:
+    for library in (torch, minitorch):
+        with pytest.raises(error):
+            library.zeros(2, 4)[index(library)]

@@ -186,10 +186,11 @@ def _one_for_each_axis(op: str, what: str, entries: Any, node: Node) -> None:
 @once_known
 def tile(input: Any, multiples: Any, name: str | None = None) -> Node:
     """The input repeated that many times along each axis."""
-    _one_for_each_axis("tile", "multiples", multiples, convert(input))
-    if is_computed(multiples) or None in input.shape:
-        return rename(tile_computed(convert(input), multiples), name)
-    return rename(movement.tile(convert(input), tuple(multiples)), name)
+    node = convert(input)
+    _one_for_each_axis("tile", "multiples", multiples, node)
+    if is_computed(multiples) or None in node.shape:
+        return rename(tile_computed(node, multiples), name)
+    return rename(movement.tile(node, tuple(multiples)), name)
 
 
 @once_known

@@ -22,7 +22,7 @@ from ...arrays.library import (
     uint8,
 )
 from ...arrays.shapes import Shape, axis, is_known
-from ...errors import AxisError, DTypeError
+from ...errors import ArgumentError, AxisError, IndexDTypeError
 from ...op import Gradients, Kind, Methods, Op, Spec, Value, apply, infer_by_trial
 from ..elementwise.casting import cast_to
 from .adding import add_at
@@ -251,7 +251,7 @@ def split_index(index: object) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Return an index as (pattern, arrays); no arrays means that it is basic.
 
     Raises:
-        DTypeError: an item is not an integer, slice, None, Ellipsis, mask or array of integers.
+        IndexDTypeError: an item is no integer, slice, None, Ellipsis, mask or array of integers.
         AxisError: a short list of anything but numbers.
     """
     if type(index) is list and len(index) < _AXES and any(isinstance(i, _NESTED) for i in index):
@@ -290,7 +290,9 @@ def _slice(item: slice) -> slice:
     if item.step is None and type(item.start) in _PLAIN and type(item.stop) in _PLAIN:
         return item
     if item.step is not None and int(item.step) <= 0:
-        raise AxisError(f"index: got step {item.step}, expected 1 or more. Use flip to go back.")
+        raise ArgumentError(
+            f"index: got step {item.step}, expected 1 or more. Use flip to go back."
+        )
     return slice(*(None if n is None else int(n) for n in (item.start, item.stop, item.step)))
 
 
@@ -308,7 +310,7 @@ def _index_array(item: object) -> object:
         if item.size == 0:
             item = item.astype(np.int64)
     if as_dtype(item.dtype).kind == "f":
-        raise DTypeError(
+        raise IndexDTypeError(
             f"index: got {item.dtype} indices, expected integers or booleans. Convert with .long()."
         )
     if as_dtype(item.dtype) is uint8:  # a mask to torch

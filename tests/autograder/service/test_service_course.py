@@ -90,6 +90,13 @@ def test_what_is_no_roster_is_refused_whole(running: Any, body: bytes) -> None:
     assert status == 422 and found["detail"]
 
 
+@pytest.mark.parametrize("head", ["sep=;\r\n", "\ufeffsep=;\r\n"])
+def test_excels_line_that_says_the_separator_is_no_head(running: Any, head: str) -> None:
+    text = f"{head}login;name\r\nada;Ada\r\nboss;B;more\r\n"
+    found = ask(running.staff, "PUT", "/api/roster", text)[1]
+    assert found["added"] == 1 and [p["line"] for p in found["problems"]] == [4]
+
+
 def test_a_login_of_another_case_is_a_problem_and_nobody_demotes_themselves(running: Any) -> None:
     running.enroll("Ada")
     text = "login,role\nADA,\ninstructor,learner\nnew,boss\n"

@@ -398,6 +398,7 @@ def test_rows_are_gathered_tiled_and_padded() -> None:
         assert b[:, 0].tolist() == [1.0, 0.0, 2.0, 0.0]
         assert c.tolist() == [[1.0], [4.0], [7.0], [10.0]]
         assert session.run(tf.tile(tf.constant([[1, 2]]), [2, 2])).tolist() == [[1, 2, 1, 2]] * 2
+        assert session.run(tf.tile([[1, 2]], [2, 2])).tolist() == [[1, 2, 1, 2]] * 2
         padded = session.run(tf.pad(tf.constant([[1.0]]), [[1, 0], [0, 2]]))
         assert padded.tolist() == [[0.0, 0.0, 0.0], [1.0, 0.0, 0.0]]
 
