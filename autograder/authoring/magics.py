@@ -12,6 +12,7 @@ _WRITTEN = re.compile(r"%%(?:write)?file[ \t]+(-a[ \t]+)?(['\"]?)([^\s'\"]+)\2[ 
 _RUN_FILE = re.compile(r"%run\s+(['\"]?)([^\s'\"]+\.py)\1$")
 _ENVIRONMENT = re.compile(r"%(?:set_)?env\s+(\w+)(?:\s*=\s*|\s+)(.*)")
 _LINE = re.compile(r"[%!?,;/]|[^#'\"?]+\?{1,2}$|[\w\s,.]+=\s*[%!]")
+_PROMPT = re.compile(r"^(?:>>>|\.\.\.)(?: |$)", re.M)
 _NESTING = re.compile(r"\\.|'''|\"\"\"|['\"#()\[\]{}]")
 _DEPTHS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 _FLAGS = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -38,6 +39,8 @@ def plain_python(text: str) -> str:
         text = "\n" * (len(text[: -len(head)].splitlines()) + 1) + rest
     if is_python(text):
         return text
+    if text.lstrip("\n").startswith(">>>"):  # pasted from a session or a docstring
+        text = _PROMPT.sub("", text)
     if indent := re.match(r"\n*([ \t]+)", text):  # of the whole cell, as IPython takes it
         text = "\n".join(line.removeprefix(indent[1]) for line in text.split("\n"))
     return "\n".join(_without_magics(text.split("\n")))

@@ -216,6 +216,7 @@ def test_a_cell_that_is_no_python_fails_alone_and_binds_what_it_seems_to() -> No
         ("%%time\nx = 1", "\nx = 1"),
         ("%%ranks 4\nx = 1", ""),
         ("%%bash\nrm -rf ~", ""),
+        (">>> def f(x):\n...     return x\n>>> y = f(1)", "def f(x):\n    return x\ny = f(1)"),
         ("%%writefile m.py\nx = 1\n", "open('m.py', 'w', encoding='utf-8').write('x = 1\\n')"),
         ("x = 1\n%env A = b c", "x = 1\n__import__('os').environ['A'] = 'b c'"),
         ("%env\n%env A\n%run -i m.py", "pass\npass\npass"),
