@@ -19,7 +19,8 @@ from ddp_lab.transport.board import FAILED, RUNNING, Allowance, fate
 from ddp_lab.transport.header import site_of
 
 TorchWork: Any = dist.Work
-LOOK_S = 1e-5, 5e-4  # between two looks for a message from anybody: at first, at the longest
+LOOKS_AWAKE = 20  # for a message from anybody: about what it costs to sleep and to be woken
+LOOK_S = 5e-4  # between two looks from then on
 
 
 class Result:
@@ -125,11 +126,11 @@ class Received(TorchWork):  # type: ignore[misc]
         own_s = timeout.total_seconds()
         limit_s = own_s or self._timeout_s
         give_up = time.monotonic() + limit_s
-        nap_s, longest_s = LOOK_S
+        looks = 0
         while not self._find_sender():
             self._check_senders(give_up, limit_s)
-            time.sleep(nap_s)
-            nap_s = min(2 * nap_s, longest_s)
+            looks += 1
+            time.sleep(LOOK_S if looks > LOOKS_AWAKE else 0)
         assert self._work is not None
         with Limit(self._comm, give_up - time.monotonic(), is_own=own_s > 0):
             values: Any = self._work.wait()

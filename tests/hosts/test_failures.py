@@ -135,6 +135,34 @@ def test_a_circle_over_groups_that_span_hosts_is_told(
         assert "rank 0 has failed (Deadlock: " in last_line(other.text)
 
 
+LANES = """
+    import datetime
+    import torch
+    import torch.distributed as dist
+    import ddp_lab.torch_backend
+
+    dist.init_process_group("ddp_lab", timeout=datetime.timedelta(seconds=100))
+    if dist.get_rank() == 1:
+        dist.recv(torch.ones(4), 0)
+    for work in [dist.all_reduce(torch.ones(4), async_op=True) for _ in range(2)]:
+        work.wait()
+"""
+
+
+def test_a_circle_in_which_both_lanes_of_a_group_wait_is_told(
+    hosts: Callable[..., Hosts], on: Any, script: Any
+) -> None:
+    pair, program = hosts(2), script(LANES)
+    first, other = (on(pair, rank, [program], ranks_of(2, rank)) for rank in range(2))
+    assert first.end() == 1
+    line = last_line(first.text)
+    assert "Deadlock: " in line
+    assert f"rank 0 waits for rank 1 in all_reduce at {program}:10" in line
+    assert f"rank 1 waits for rank 0 in recv at {program}:9" in line
+    assert other.end() == 1
+    assert "rank 0 has failed (Deadlock: " in last_line(other.text)
+
+
 INIT = """
     import ddp_lab
 

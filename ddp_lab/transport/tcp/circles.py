@@ -3,7 +3,8 @@
 A rank whose wait has no end of its own asks its peer. A peer that is in such a wait itself, with no
 other thread that could send, answers with the number of its wait, followed by the answer that it
 got from its own peer: a chain of waits. A chain that comes back to the very wait in which it is
-heard is a circle.
+heard is a circle. Threads of one rank that all wait for the same peer are in one wait: one that
+comes or leaves gives it a new number.
 
 Why that is a proof: connections keep order, so whoever hears of a wait has all that was sent before
 it, and what he waits for is not among that. One of the circle's waits would have to end first, by

@@ -12,6 +12,7 @@ happens when the interpreter ends. A host that is gone says nothing: `silence` n
 import atexit
 import contextlib
 import socket
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,6 +31,7 @@ from ddp_lab.transport.board import (
     sentence,
 )
 from ddp_lab.transport.description import describe
+from ddp_lab.transport.header import call_site
 from ddp_lab.transport.tcp.circles import Waits, report_of_circle
 from ddp_lab.transport.tcp.connection import FRAME, READ_S, Connection, readable
 from ddp_lab.transport.tcp.local_board import LocalBoard, goodbye
@@ -51,6 +53,7 @@ class TcpWorld(ThreadWorld):
         self.connections: dict[int, Connection] = {}
         self.waits = Waits(Connection.tell_of_wait)
         self.numbers: Sequence[int] = range(size)  # of the ranks, among all that are told
+        self._stuck: dict[threading.Thread, Receive] = {}  # who has looked for a circle, in a wait
         self._looks = [0] * size  # at each peer that is gone
 
     def may_still_come(self, src: int) -> bool:
@@ -83,19 +86,31 @@ class TcpWorld(ThreadWorld):
         # most messages come before anybody could ask what this rank waits for
         if timeout_s is not None or not self._sleep(receive):
             self.waits.begin()
-            super().wait(receive, timeout_s)
+            try:
+                super().wait(receive, timeout_s)
+            finally:
+                self._stuck.pop(threading.current_thread(), None)
+                self.waits.begin()  # others may wait on while this thread sends
 
     def _look_for_circle(self, receive: Receive) -> None:
-        """Raise if the receiver is the first of those that wait for each other for ever."""
-        rank, board = receive.dst, self.board
-        if not is_alone():
+        """Raise if the receiver is the first of those that wait for each other for ever.
+
+        Several threads of this rank may wait, as the lanes of a group do, if all do for one peer:
+        none of them can send before that has.
+        """
+        rank, board, stuck = receive.dst, self.board, self._stuck
+        stuck[threading.current_thread()] = receive
+        receives = list(stuck.values())
+        if any(other.src != receive.src for other in receives) or not is_alone(list(stuck)):
             self.waits.begin()
             return
         number, numbers = self.numbers[rank], self.numbers
-        shown = replace(board.read(rank), waits_for=numbers[receive.src])
+        # the board shows the wait of one thread
+        shown = replace(board.read(rank), waits_for=numbers[receive.src], waits_at=call_site())
         words = sentence([(number, shown)]).removesuffix(".")
         peer = self.connections.get(receive.src)
-        circle = self.waits.circle(number, peer, words, receive.test)
+        have_come = lambda: any(other.test() for other in receives)  # noqa: E731
+        circle = self.waits.circle(number, peer, words, have_come)
         if circle and number == min(circle)[0]:
             raise deadlock(board, rank, receive.src, report_of_circle(circle))
 
