@@ -20,8 +20,14 @@ INLINE = "module://matplotlib_inline.backend_inline"
 
 # Of what takes long and no check looks at, this much is enough to run it; all with WIDE=1.
 SMALLER = {
-    "02_autodiff": {"[1_000, 10_000, 100_000], []": "[1_000, 3_000, 10_000], []"},
+    "00_the_machine": {"turns=9": "turns=1"},
+    "02_autodiff": {
+        "[1_000, 10_000, 100_000], []": "[1_000, 3_000, 10_000], []",
+        "[2, 4, 8, 12, 16, 20]": "[2, 4, 8, 12]",
+    },
     "03_modules_and_training": {
+        "repeats = 7 if size > 1e6 else 49": "repeats = 1",
+        "300_000, 4_000_000]": "30_001]",
         "repeats=49 if n < 100 else 9": "repeats=3",
         "epochs=12": "epochs=2",
         "batches(12)": "batches(2)",
@@ -39,7 +45,8 @@ SMALLER = {
         "repeats=15": "repeats=3",
         "repeats=21": "repeats=3",
         "budget=8)": "budget=2)",
-        "for _ in range(2)) for locks": "for _ in range(1)) for locks",
+        "size=512, batch=2048": "size=64, batch=256",
+        "pair_us(locks) for _ in range(2)": "pair_us(locks, 2_000) for _ in range(1)",
         "big = np.ones((4096, 4096)": "big = np.ones((512, 512)",
     },
     "07_compiling_operators": {
@@ -51,11 +58,14 @@ SMALLER = {
     "09_ring_all_reduce": {
         "[n_bytes], repeats=5": "[n_bytes], repeats=1",
         "[2**23], repeats=9": "[2**20], repeats=1",
+        "(2, 3, 4, 5, 6, 7, 8)}": "(2, 4)}",
+        "sizes, repeats=3, hosts=n": "sizes, repeats=1, hosts=n",
     },
     "10_data_parallel": {
         "(X[:SEEN], Y[:SEEN])": "(X[:300], Y[:300])",
         "steps=250": "steps=25",
         "(2, 4, 8)": "(2, 4)",
+        "(10_000, 16, 8, 5, 3, 2, 1)": "(10_000, 5, 1)",
         "partial(batch, size=640)": "partial(batch, size=80)",
         "big_batch, hosts=2": "big_batch, 2, hosts=2",
         "big_batch, 9, now": "big_batch, 2, now",
@@ -68,14 +78,26 @@ SMALLER = {
         "turns=12": "turns=2",
         "keep, steps=150": "keep, steps=15",
     },
-    "12_parameter_servers": {"X = np.ones(2**17)": "X = np.ones(2**12)"},
+    "12_parameter_servers": {
+        "X = np.ones(2**17)": "X = np.ones(2**12)",
+        "for staleness in (0, 1, 3):": "for staleness in (1,):",
+    },
+    "13_model_parallel": {"rounds=5": "rounds=1"},
+    "14_placement": {"quickest(step, 9)": "quickest(step, 1)"},
     "15_serving": {
         "rate, seconds=1.0": "rate, seconds=0.3",
         "for x in test_flat)": "for x in test_flat[:60])",
         "for p in each] == test_labels)": "for p in each] == test_labels[:60])",
     },
     "16_at_scale": {"rounds=40": "rounds=10"},
-    "18_language_model": {"STEPS = 450": "STEPS = 24"},
+    "17_data_systems": {"range(150)": "range(20)", '"w150"': '"w20"'},
+    "18_language_model": {
+        "STEPS = 450": "STEPS = 16",
+        "plan, steps=6": "plan, steps=2",
+        'whole.npz", 12, 4': 'whole.npz", 3, 1',
+        'killed.npz", 12, 4, dies_at=10': 'killed.npz", 3, 1, dies_at=2',
+        "len(PROMPT), 30)": "len(PROMPT), 5)",
+    },
 }
 
 
