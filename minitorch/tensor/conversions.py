@@ -340,7 +340,10 @@ class Exchange(InPlace):
         return f"{lead}{', '.join(notes)})"
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec and not self.ndim else repr(self)
+        """Return a number's own text; of more axes there is no `spec`, as of objects."""
+        if not self.ndim:
+            return format(self.item(), spec)
+        return object.__format__(self, spec)
 
 
 unique = Exchange.unique
