@@ -27,6 +27,7 @@ from ..errors import DTypeError, GradientError, ShapeError
 from ..ops.elementwise.casting import Cast, Move
 from .hooks import Hooks
 from .inplace import InPlace
+from .printing import add_notes, describe_numbers
 from .rebase import can_view
 
 
@@ -325,10 +326,10 @@ class Exchange(InPlace):
 
     def __repr__(self) -> str:
         lead = "tensor("
-        numbers = np.array2string(
-            to_numpy(self.array), separator=", ", prefix=lead, precision=4, suppress_small=False
-        )
-        notes = [numbers]
+        numbers = describe_numbers(to_numpy(self.array), len(lead))
+        notes = []
+        if numbers == "[]" and self.ndim != 1:
+            notes.append(f"size={tuple(self.shape)}")
         if self.dtype not in (_arrays.get_default_dtype(), _arrays.int64, _arrays.bool_):
             notes.append(f"dtype={self.dtype}")
         if self.device != _arrays.CPU:
@@ -337,10 +338,13 @@ class Exchange(InPlace):
             notes.append(f"grad_fn=<{self.op.name}>")
         elif self.requires_grad:
             notes.append("requires_grad=True")
-        return f"{lead}{', '.join(notes)})"
+        return f"{add_notes(lead + numbers, notes, len(lead))})"
 
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if spec and not self.ndim else repr(self)
+        """Return a number's own text; of more axes there is no `spec`, as of objects."""
+        if not self.ndim:
+            return format(self.item(), spec)
+        return object.__format__(self, spec)
 
 
 unique = Exchange.unique

@@ -257,6 +257,8 @@ def normal(
     mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None
 ) -> Tensor:
     """Return normally distributed numbers; mean and deviation: numbers, or tensors of a shape."""
+    if not isinstance(std, Tensor) and std < 0:
+        raise ArgumentError(f"normal: got std {std}, expected 0 or more.")
     if size is None:
         size = mean.shape if isinstance(mean, Tensor) else std.shape
     drawn: Tensor = randn(size, generator=generator) * std + mean

@@ -195,7 +195,7 @@ def test_second_derivatives_pass_through() -> None:
 
 def test_it_is_made_shown_copied_and_counted() -> None:
     x = minitorch.tensor([1.0, 2.5], dtype=minitorch.bfloat16)
-    assert repr(x) == "tensor([1. , 2.5], dtype=bfloat16)"
+    assert repr(x) == "tensor([1.0000, 2.5000], dtype=bfloat16)"
     assert x.dtype is minitorch.bfloat16 is pickle.loads(pickle.dumps(x.dtype))
     assert (x.element_size(), x.nbytes, x.array.nbytes) == (2, 4, 4)
     for again in (copy.deepcopy(x), pickle.loads(pickle.dumps(x)), x.clone(), x.to("bfloat16")):

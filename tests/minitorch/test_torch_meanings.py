@@ -416,3 +416,20 @@ def test_an_index_that_cannot_be_raises_what_torch_raises(
     for library in (torch, minitorch):
         with pytest.raises(error):
             library.zeros(2, 4)[index(library)]
+
+
+def test_a_number_in_a_text_is_written_as_a_number() -> None:
+    for library in (torch, minitorch):
+        loss, steps, losses = library.tensor(0.5), library.tensor(3), library.ones(2)
+        assert f"{loss} {loss:.2f} {steps} {steps:03d}" == "0.5 0.50 3 003"
+        assert f"{losses}" == repr(losses)
+        with pytest.raises(TypeError, match="format"):
+            f"{losses:.2f}"
+
+
+def test_what_torch_refuses_gives_no_numbers() -> None:
+    for library in (torch, minitorch):
+        with pytest.raises(RuntimeError):
+            library.normal(0.0, -1.0, (2,))
+        with pytest.raises(RuntimeError):
+            library.nn.functional.one_hot(library.tensor([1.0]), 2)

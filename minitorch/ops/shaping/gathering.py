@@ -383,7 +383,10 @@ def one_hot(index: Any, num_classes: int = -1) -> Any:
 
     Raises:
         AxisError: a class below 0, or not below `num_classes`.
+        DTypeError: classes that are no integers.
     """
+    if index.dtype.kind == "f":
+        raise DTypeError(f"one_hot: got {index.dtype} classes, expected integers. Use .long().")
     if num_classes < 0:
         num_classes = int(index.max().item()) + 1
     array = getattr(index, "array", None)
