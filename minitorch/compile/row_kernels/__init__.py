@@ -30,6 +30,7 @@ from .norms import (
     group_norm_gradient,
     layer_norm,
     layer_norm_gradient,
+    standardize_gradient,
 )
 from .places import add_rows, gather, scatter, scatter_add
 from .planes import PLANES
@@ -58,6 +59,7 @@ _KERNELS: dict[str, tuple[int, Callable[[RowText], None]]] = {
     "log_softmax_gradient": (3, log_softmax_gradient),
     "layer_norm": (4, layer_norm),
     "layer_norm_gradient": (6, layer_norm_gradient),
+    "standardize_gradient": (3, standardize_gradient),
     "group_norm": (4, group_norm),
     "group_norm_gradient": (6, group_norm_gradient),
     "channel_sums": (6, channel_sums),

@@ -39,24 +39,53 @@ def layer_norm(k: RowText) -> None:
     t.each(result, k.integers[0])
 
 
+def _centre(k: RowText, x: int, flow: Each) -> tuple[Each, Each]:
+    """Return what gives the gradient of a row standardized, `flow`'s, and the row's elements so.
+
+    Two sums at a time: of x and the flow, of squares and products with them.
+    """
+    t = k.t
+    mean, middle = k.mean(partial(k.load, x), flow)
+
+    def away(v: str, mask: str | None) -> str:
+        return t.sub(k.load(x, v, mask), mean)
+
+    def square(v: str, mask: str | None) -> str:
+        a = away(v, mask)
+        return t.mul(a, a)
+
+    spread, along = k.mean(square, lambda v, mask: t.mul(flow(v, mask), away(v, mask)))
+    scale = t.div(t.number(1.0), t.intrinsic("sqrt", t.add(spread, k.number)))
+    along = t.mul(along, scale)
+
+    def y(v: str, mask: str | None) -> str:
+        return t.mul(away(v, mask), scale)
+
+    def inner(v: str, mask: str | None) -> str:
+        return t.mul(t.sub(t.sub(flow(v, mask), middle), t.mul(y(v, mask), along)), scale)
+
+    return inner, y
+
+
+def standardize_gradient(k: RowText) -> None:
+    """g, x, dx: the gradient of each row standardized; number is epsilon."""
+    inner, _ = _centre(k, 1, partial(k.load, 0))
+    k.t.each(lambda v, mask: k.store(2, inner(v, mask), v, mask), k.integers[0])
+
+
 def layer_norm_gradient(k: RowText) -> None:
     """g, x, weight, dx, dweight, dbias: the gradients; the last two a row for each `rows` rows."""
     t = k.t
     n, rows, _ = k.integers
     part = t.times(t.emit(f"sdiv i64 {k.row}, {rows}"), n)
-    y, scale = _standardize(k, 1)
-
-    def flow(v: str, mask: str | None) -> str:
-        return t.mul(k.load(0, v, mask), k.load(2, v, mask, True))
-
-    middle, along = k.mean(flow, lambda v, mask: t.mul(flow(v, mask), y(v, mask)))
+    inner, y = _centre(k, 1, lambda v, mask: t.mul(k.load(0, v, mask), k.load(2, v, mask, True)))
 
     def share(v: str, mask: str | None) -> None:
-        g, standard = k.load(0, v, mask), y(v, mask)
-        inner = t.sub(t.sub(flow(v, mask), middle), t.mul(standard, along))
-        k.store(3, t.mul(inner, scale), v, mask)
+        g = k.load(0, v, mask)
+        k.store(3, inner(v, mask), v, mask)
         total = t.plus(part, v)
-        k.store(4, t.add(k.load(4, total, mask, True), t.mul(g, standard)), total, mask, True)
+        into = t.add(k.load(4, total, mask, True), t.mul(g, y(v, mask)))
+        k.store(4, into, total, mask, True)
         k.store(5, t.add(k.load(5, total, mask, True), g), total, mask, True)
 
     t.each(share, n)

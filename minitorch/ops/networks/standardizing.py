@@ -89,8 +89,8 @@ class StandardizeGradient(KeepsSpec, Reduction):
         lead = len(x.shape) - len(self.dims)
         if self.dims == tuple(range(lead, len(x.shape))) and compiled.fits_rows(xp, g, x):
             g, rows = (a.reshape(*x.shape[:lead], -1) for a in (g, x))
-            ones = np.ones(rows.shape[-1], x.dtype)
-            return _norm_gradients(g, rows, ones, self.eps)[0].reshape(x.shape)
+            into = compiled.over_rows("standardize_gradient", (g, rows), self.eps, rows.shape)
+            return into.reshape(x.shape)
         if xp is np and self.dims == (0, *range(2, x.ndim)) and compiled.fits(xp, g, x, y):
             return _channel_gradient(g, x, y, self.eps)
         over: dict[str, Any] = {"axis": self.dims, "keepdims": True}
@@ -171,13 +171,6 @@ def scale_and_shift(x: Any, centre: Any, scale: Any, bias: Any) -> Any:
 LEAST, MOST_PARTS = 2**14, 8  # numbers in a part of the rows of a layer norm, and parts
 
 
-def _norm_gradients(g: Any, x: Any, weight: Any, eps: float) -> tuple[Array, Array, Array]:
-    """Return the gradients of x, weight and bias of a layer norm over the last axis."""
-    together = LayerNormGradients(eps).compute(np, g, x, weight)
-    size, end = x.size, x.size + weight.size
-    return together[:size].reshape(x.shape), together[size:end], together[end:]
-
-
 class LayerNormGradients(Op):
     """The gradients of x, weight and bias of a layer norm over the last axis, one array of all."""
 
@@ -241,8 +234,9 @@ class LayerNorm(KeepsSpec):
         if type(out_grad) is np.ndarray and compiled.fits_rows(np, out_grad, x, weight):
             flat = (-1, weight.size)
             g, rows, scale = out_grad.reshape(flat), x.reshape(flat), weight.reshape(-1)
-            into, *affine = _norm_gradients(g, rows, scale, self.eps)
-            return (into.reshape(x.shape), *(a.reshape(weight.shape) for a in affine))
+            together = LayerNormGradients(self.eps).compute(np, g, rows, scale)
+            affine = together[x.size :].reshape(2, *weight.shape)
+            return together[: x.size].reshape(x.shape), *affine
         y = apply(Standardize(self.dims, self.eps), x)
         op = StandardizeGradient(self.dims, self.eps)
         by_x = apply(op, out_grad * weight, x, y)
