@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from .arrays.library import cast, copy_array, owner
+from .arrays.library import cast, copy_array, float16, owner
 from .errors import GradientError, GraphFreed, ShapeError, UnusedInput
 from .op import Value
 from .ops.elementwise.casting import cast_to, clone, copy_in_rows
+from .ops.elementwise.halves import gradient_in_float32
 from .ops.elementwise.unary import ones_like, zeros_like
 from .ops.shaping.picked_parts import PICKING, Part, part_of
 from .sweep import Rule, ancestors, count_uses, sweep
@@ -65,7 +66,10 @@ def on_arrays(uses: dict[Any, int], clock: int, retain: bool) -> Rule:
             plain.inputs = tuple(map(_array_of, sources))
             plain.wants = tuple(map(wanted, sources))
             plain.output = value.array
-            shares = op.gradient(grad, plain)
+            if type(grad) is np.ndarray and grad.dtype is float16:
+                shares = gradient_in_float32(op, grad, plain)
+            else:
+                shares = op.gradient(grad, plain)
         else:
             shares = [
                 None if share is None else copy_array(share.array)

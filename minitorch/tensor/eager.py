@@ -21,6 +21,7 @@ from ..arrays.library import (
     Halves,
     Scalar,
     asarray,
+    float16,
     host_dtype,
     namespace,
 )
@@ -28,6 +29,7 @@ from ..arrays.promotion import result_type
 from ..errors import AxisError, DeviceError, DTypeError, MinitorchError, ShapeError
 from ..op import Op, Spec, Value, common_dtype
 from ..ops.elementwise.casting import Cast, Move
+from ..ops.elementwise.halves import compute_in_float32
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -92,10 +94,12 @@ def host_arrays(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> list[A
 
 
 def run_op(op: Op, arrays: list[Array]) -> Array:
-    """Return `op` of prepared arrays, of whatever library; bfloat16 as the operator takes it."""
+    """Return `op` of prepared arrays, of whatever library; of two bytes as float32."""
     xp, compute = namespace(arrays[0]), op.compute
     if Halves in map(type, arrays):
         compute = partial(compute_widened, op, op.compute)
+    elif arrays[0].dtype is float16:
+        compute = partial(compute_in_float32, op)
     return quiet.run(compute, xp, *arrays) if op.on_arrays else compute(xp, *arrays)
 
 

@@ -5,7 +5,7 @@ That is the whole graph; reference counting frees it when its last tensor is dro
 operators are methods (`ops.methods`), its in-place updates are in `inplace`, its conversions
 in `conversions`.
 
-May import: this folder, errors, arrays, op, backward.
+May import: this folder, errors, arrays, op, ops, backward.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,11 +25,13 @@ from ..arrays.library import (
     asarray,
     device_of,
     dtype_of,
+    float16,
     float32,
 )
 from ..backward import backward
 from ..errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
 from ..op import Op
+from ..ops.elementwise.halves import compute_in_float32
 from .conversions import Exchange
 from .eager import explain, host_arrays, prepare, quiet, run_op
 from .hooks import Handle, Hooks, add_hook
@@ -99,7 +101,10 @@ class Tensor(Exchange):
                 inputs = prepare(op, inputs, Tensor)
                 result = run_op(op, [value.array for value in inputs])
             elif op.on_arrays:
-                result = quiet.run(op.compute, np, *arrays)
+                if arrays[0].dtype is float16:
+                    result = quiet.run(compute_in_float32, op, np, *arrays)
+                else:
+                    result = quiet.run(op.compute, np, *arrays)
             else:  # a learner's operator, which might come back into that context
                 result = op.compute(np, *arrays)
         except Exception as error:

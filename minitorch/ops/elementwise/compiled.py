@@ -45,6 +45,16 @@ def compiles(dtype: DType) -> bool:
     return dtype.name in DTYPES and engine.available()
 
 
+def convert(x: Any, dtype: DType) -> Any:
+    """Return NumPy's float16 as float32, or the other way round."""
+    if type(x) is np.ndarray and x.size >= SOME and x.flags.c_contiguous:
+        from ...compile import halves
+
+        if halves.available():
+            return halves.convert(x)
+    return x.astype(dtype)
+
+
 @functools.cache
 def kernel(dtype: DType, inputs: int | tuple[str, ...], steps: Rows) -> Callable[..., Array]:
     """Return the kernel of some rows, which reads and writes each number once.
