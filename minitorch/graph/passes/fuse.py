@@ -155,9 +155,7 @@ class _Group:
         if isinstance(node.op, Reduction):
             fold = FusedReduction(self.parts, dtypes, node.op, least, origins=self.origins)
             return rebuild(fold, *self.leaves)
-        wide = (i for i, leaf in enumerate(self.leaves) if leaf.shape == node.shape)
-        widest = None if unknown else next(wide, None)
-        op = Fused(self.parts, dtypes, least, widest=widest, origins=self.origins)
+        op = Fused(self.parts, dtypes, least, origins=self.origins)
         return rebuild(op, *self.leaves)
 
     def _runs(self, whole: tuple[int | None, ...], folded: int) -> Runs | None:

@@ -86,7 +86,6 @@ class Fused(FusedSequence):
 
     Attributes:
         least: the number of elements from which the kernel computes; None for never.
-        widest: the place of an input that is as large as the result, where that is known.
     """
 
     def __init__(
@@ -95,11 +94,10 @@ class Fused(FusedSequence):
         dtypes: Sequence[DType] = (),
         least: int | None = None,
         *,
-        widest: int | None = None,
         origins: Sequence[Origin] = (),
     ) -> None:
         super().__init__(parts, origins)
-        self.dtypes, self.least, self.widest = tuple(dtypes), least, widest
+        self.dtypes, self.least = tuple(dtypes), least
         if least is None:  # nothing to decide at run time
             self.compute = self._function  # type: ignore[method-assign]
 
@@ -124,7 +122,7 @@ class Fused(FusedSequence):
         return "fused_" + "_".join(op.name for op, _ in reversed(self.parts))
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        if xp is np and self.least is not None and self._size(arrays) >= self.least:
+        if xp is np and self.least is not None and _reaches(self.least, arrays):
             return self.kernel(*arrays)
         return self._function(xp, *arrays)
 
@@ -133,12 +131,6 @@ class Fused(FusedSequence):
         program = self.program
         result = None if program is None else cuda_driver.run_on_device(program, arrays)
         return self.compute(xp, *arrays) if result is None else result
-
-    def _size(self, arrays: Sequence[Array]) -> int:
-        """Return the number of elements of the largest input."""
-        widest = self.widest
-        size: int = max([a.size for a in arrays]) if widest is None else arrays[widest].size
-        return size
 
 
 class FusedReduction(Fused):
@@ -174,7 +166,7 @@ class FusedReduction(Fused):
         return f"{self.reduction.name}_{super().name}"
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        if xp is np and self.least is not None and self._size(arrays) >= self.least:
+        if xp is np and self.least is not None and _reaches(self.least, arrays):
             return self._by_kernel(arrays)
         return self._whole(xp, *arrays)
 
@@ -203,6 +195,11 @@ class FusedReduction(Fused):
 
     def attributes(self) -> dict[str, object]:
         return {"parts": self.parts, "reduction": self.reduction}
+
+
+def _reaches(least: int, arrays: Sequence[Array]) -> bool:
+    """Tell whether the largest array has so many elements."""
+    return any(a.size >= least for a in arrays)
 
 
 def kernel_reduction(op: Reduction) -> str:
