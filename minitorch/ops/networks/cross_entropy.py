@@ -171,6 +171,8 @@ def _losses(
 
 def _select_counted(index: Array, ignore: int) -> tuple[Array, int]:
     """Return the classes that count, of NumPy, and how many."""
+    if ignore == NONE:
+        return index, index.size
     counts = index != ignore
     n = int(np.count_nonzero(counts))
     return index if n == index.size else index[counts], n

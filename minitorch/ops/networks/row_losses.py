@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import Array, Namespace
+from ...arrays.library import Array, Namespace, native_device_of
 from ...arrays.shapes import Shape, broadcast
 from ...compile.class_cross_entropy import NONE
 from ...errors import ShapeError
@@ -55,7 +55,9 @@ class SoftCrossEntropyGrad(Op):
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         g, labels, x = arrays
         p = Softmax(x.ndim - 1).compute(xp, x)
-        p *= (g * xp.sum(labels, axis=-1))[..., None]
+        how = {"dtype": labels.dtype, **native_device_of(labels)}
+        ones = xp.ones(labels.shape[-1:], **how)  # a product is faster than a sum
+        p *= (g * (labels @ ones))[..., None]
         p -= labels * g[..., None]
         return p
 
@@ -84,6 +86,8 @@ class SparseCrossEntropy(ClassLosses):
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
         _check_rows(tuple(index.shape), tuple(x.shape))
+        if x.ndim == 2:
+            return super().compute(xp, x, index)
         losses = super().compute(xp, _as_matrix(x), index.reshape((-1,)))
         return losses.reshape(tuple(index.shape))
 
@@ -106,6 +110,8 @@ class SparseCrossEntropyGrad(ClassLossesGrad):
         super().__init__(NONE)
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
+        if x.ndim == 2:
+            return super().compute(xp, x, index, g)
         by_rows = super().compute(xp, _as_matrix(x), index.reshape((-1,)), g.reshape((-1,)))
         return by_rows.reshape(tuple(x.shape))
 
