@@ -3,12 +3,14 @@
 Which class counts, whether it is one, and its weight.
 """
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ...arrays import allocator
 from ...arrays.library import Array, Namespace, as_dtype, cast, dtype_of, native_device_of
+from ...compile.class_cross_entropy import NONE
 from ...errors import AxisError, DTypeError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
 from ..elementwise.binary import where
@@ -38,6 +40,8 @@ def select_counted_rows(
     """
     if xp is np and not 0 <= ignore < classes and in_range(index, classes):
         return index, None, index.size
+    if xp is not np and ignore == NONE:  # which no int32 holds
+        return index, None, math.prod(index.shape)
     counts = index != ignore
     safe = xp.where(counts, index, xp.zeros_like(index))
     if xp is np and not in_range(safe, classes):

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import array_api_compat.torch
 import numpy as np
 import pytest
 import torch
 
 from minitorch.compile.class_cross_entropy import class_gradient, class_loss
-from minitorch.ops.networks.row_losses import SparseCrossEntropy
+from minitorch.ops.networks.row_losses import SparseCrossEntropy, SparseCrossEntropyGrad
 
 SIZES = ((1, 1), (3, 2), (64, 10), (7, 16), (5, 17), (4, 64), (3, 700), (0, 5))
 
@@ -133,6 +134,18 @@ def test_losses_of_a_graph_have_their_classes_last_whatever_the_sizes() -> None:
         torch.tensor(x.reshape(15, 5)), torch.tensor(labels.reshape(15)), reduction="none"
     )
     np.testing.assert_allclose(SparseCrossEntropy().compute(np, x, labels).reshape(15), want)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_losses_of_a_graph_on_a_device_count_every_label(dtype: torch.dtype) -> None:
+    x, labels = torch.randn(2, 2, 3), torch.tensor([[0, 2], [1, 0]], dtype=dtype)
+    losses = SparseCrossEntropy().compute(array_api_compat.torch, x, labels)
+    slope = SparseCrossEntropyGrad().compute(array_api_compat.torch, x, labels, torch.ones(2, 2))
+    rows = x.reshape(4, 3).requires_grad_()
+    want = torch.nn.functional.cross_entropy(rows, labels.reshape(4).long(), reduction="none")
+    (by_rows,) = torch.autograd.grad(want.sum(), rows)
+    torch.testing.assert_close(losses.reshape(4), want.detach())
+    torch.testing.assert_close(slope.reshape(4, 3), by_rows)
 
 
 def test_what_is_not_a_number_stays_in_its_row() -> None:
