@@ -14,12 +14,13 @@ Requests are counted and timed for Prometheus by the pattern of their route: wha
 counted together, as "other". Errors are requests whose status is 400 or more; 499 is a client that
 has left in the middle of its body.
 
-May import: fastapi, NumPy, prometheus_client, starlette, admission, bodies, counts, errors, events,
-server.
+May import: fastapi, NumPy, prometheus_client, starlette, admission, counts, errors, events, server,
+wire.
 """
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -42,10 +43,10 @@ from starlette.requests import ClientDisconnect
 
 from minitorch.errors import ContainerDied, DeadlineMissed, MinitorchError, ModelFailed, UnknownApp
 from minitorch.serve.admission import RETRY, Admission, Gate
-from minitorch.serve.bodies import Reader, in_turns, plain, to_array, to_json
 from minitorch.serve.counts import COUNTERS
 from minitorch.serve.generation.events import Events
 from minitorch.serve.server import Server
+from minitorch.serve.wire import as_input
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -68,7 +69,6 @@ def application(server: Server, gate: Gate | None = None) -> FastAPI:
     registry = CollectorRegistry()
     gate = gate or Gate()
     registry.register(Scrape(server, gate))
-    app.state.turns = asyncio.Lock()  # one large body is read or written at a time
     app.add_middleware(Admission, gate=gate)
     app.add_middleware(RequestCounts, registry=registry)
 
@@ -95,18 +95,18 @@ def add_routes_for_queries(app: FastAPI, server: Server) -> None:
     @app.post("/apps/{name}/predict")
     async def predict(name: str, request: Request) -> Response:
         fields = await _fields(request, {"x"}, {"context"})
-        ask = server.send(name, fields["x"], fields.get("context"))
+        x = _input(request, fields.pop("x"))
+        ask = server.send(name, x, fields.get("context"))
         prediction = await ask.future
         if prediction.is_default and isinstance(ask.error, ModelFailed) and ask.error.by_input:
             raise ask.error
-        fields = {field: getattr(prediction, field) for field in prediction.__slots__}
-        value = await in_turns(to_json(fields.pop("value")), app.state.turns)
-        return _text(200, f'{{"value": {value}, {json.dumps(plain(fields))[1:]}')
+        return _json(200, {field: getattr(prediction, field) for field in prediction.__slots__})
 
     @app.post("/apps/{name}/feedback")
     async def feedback(name: str, request: Request) -> Response:
         fields = await _fields(request, {"x", "label"}, {"context"})
-        await server.feedback(name, fields["x"], fields["label"], fields.get("context"))
+        x = _input(request, fields.pop("x"))
+        await server.feedback(name, x, fields["label"], fields.get("context"))
         return _json(200, {"ok": True})
 
 
@@ -203,7 +203,26 @@ def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return fields
 
 
-DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=_once)
+def _input(request: Request, x: object) -> np.ndarray:
+    """Return an input as an array that the request's place holds.
+
+    Refuse numbers that are too large for any float.
+    """
+    array = as_input(x)
+    place = request.scope["place"]
+    place.hold(place.n_bytes + array.nbytes)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise HTTPException(422, "x has a number beyond all floats. Send finite numbers")
+    return array
+
+
+def _check_texts(x: object) -> None:
+    """Refuse texts of which a long one would have NumPy give each of the others as much room."""
+    parts = np.asarray(x, object)
+    longest = max([len(part) for part in parts.ravel().tolist() if type(part) is str], default=0)
+    if longest * parts.size > MOST_BYTES:
+        words = f"x has {parts.size} parts and one of {longest} characters. Cut it"
+        raise HTTPException(422, words)
 
 
 async def _body(request: Request) -> bytes:
@@ -234,10 +253,8 @@ async def _body(request: Request) -> bytes:
 async def _fields(request: Request, required: set[str], options: set[str]) -> dict[str, Any]:
     """Return a body's fields, or refuse what is none."""
     content = await _body(request)
-    turns = request.app.state.turns
     try:
-        text = content.decode(json.detect_encoding(content), "surrogatepass")
-        body = await in_turns(Reader(text, DECODER).read(), turns)
+        body = json.loads(content, parse_constant=_refuse_constant, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, f"the body is no JSON: {error}") from error
     if not isinstance(body, dict):
@@ -246,19 +263,9 @@ async def _fields(request: Request, required: set[str], options: set[str]) -> di
         raise HTTPException(422, f'"{lacking[0]}" is missing')
     if strange := sorted(set(body) - required - options):
         raise HTTPException(422, f'"{strange[0]}" is not known here')
-    if "x" in body:
-        has_texts = content.count(b'"') > 2 * len(body)  # not in names alone
-        body["x"] = await in_turns(to_array(body["x"], has_texts), turns)
-        _check_numbers(request, body["x"])
+    if content.count(b'"') > 2 * len(body):  # not in names alone
+        _check_texts(body.get("x"))
     return body
-
-
-def _check_numbers(request: Request, x: np.ndarray) -> None:
-    """Have the request's place hold an input, and refuse one with numbers beyond all floats."""
-    place = request.scope["place"]
-    place.hold(place.n_bytes + x.nbytes)
-    if x.dtype.kind == "f" and not np.isfinite(x).all():
-        raise HTTPException(422, "x has a number beyond all floats. Send finite numbers")
 
 
 def _page(name: str) -> Response:
@@ -267,11 +274,19 @@ def _page(name: str) -> Response:
 
 
 def _json(status: int, content: object) -> Response:
-    return _text(status, json.dumps(plain(content), allow_nan=False, default=str))
-
-
-def _text(status: int, text: str) -> Response:
+    text = json.dumps(_plain(content), allow_nan=False, default=str)
     return Response(text, status, RETRY if status == 503 else None, "application/json")
+
+
+def _plain(value: object) -> Any:
+    """Return what JSON can hold: arrays as lists, numbers that JSON has not as null."""
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 SECONDS = (0.005, 0.02, 0.05, 0.1, 0.5, 2.0, 10.0)  # from a cached answer to a long generation
