@@ -48,10 +48,10 @@ May import minitorch and ddp_lab; labs alone import this.
     data_figures            17                bytes of a step, lineage, slots
     real_spark              17                Spark itself, where it is installed
     language.data           18                text, digits to sort, batches and their score
-    language.modules        18                the course's modules, an optimizer's state
+    language.modules        03 18             the course's modules, an optimizer's state
     language.torch_gpt      18                the GPT in PyTorch
     language.ranks          18                products shared out, blocks in two stages
     language.figures        18                a profile, batches in slots, a stack
     language.serving        18                readers of a real server
-    language.stack          18                spans, lines, and a page of the stack
+    language.stack          03 18             spans, lines, and a page of the stack
 """

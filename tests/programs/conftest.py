@@ -58,7 +58,7 @@ def same_losses() -> Callable[[list[float], list[float]], None]:
 
     def compare(theirs: list[float], ours: list[float]) -> None:
         assert len(theirs) == STEPS
-        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)  # float32, rounded twenty times
         assert min(theirs) < theirs[0]
 
     return compare

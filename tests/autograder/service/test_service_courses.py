@@ -172,7 +172,7 @@ def test_the_root_lists_courses_and_an_unknown_one_is_404(several: Any, browse: 
         answer = browser.get(path)
         assert answer.status == 404 and "there is no course" in answer.text
     unknown = Connection(f"{several.staff.server}/courses/none", several.staff.token)
-    with pytest.raises(ServerError, match=r"^there is no course 'none' on this server\.$"):
+    with pytest.raises(ServerError, match=r"^submit: there is no course 'none' on this server\.$"):
         unknown.submit("first", CELL)
     assert "Not Found" in browser.get(f"{ML}/nowhere").text
 
