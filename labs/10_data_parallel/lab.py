@@ -545,24 +545,23 @@ print(f"largest difference to the losses of one process: {np.abs(together - one[
 def interceptions(comm):
     """Return what the reducer has been told and has launched by the end of one backward pass."""
     model, told = make_model(), []
-    reducer = Overlapped(comm, model.parameters(), 10_000)
-    on_gradient = reducer.on_gradient
 
-    def noted(index):
-        told.append(index)
-        on_gradient(index)
+    class Noted(Overlapped):
+        def on_gradient(self, index):
+            told.append(index)
+            super().on_gradient(index)
 
-    reducer.on_gradient = noted
+    reducer = Noted(comm, model.parameters(), 10_000)
     x, y = batch(0)
     loss_of(model(x), y).backward()
-    launched = reducer.next_bucket
+    n_launched = reducer.next_bucket
     reducer.finish()
-    return told, launched, len(reducer.buckets)
+    return told, n_launched, len(reducer.buckets)
 
 
-told, launched, buckets = launch(interceptions, RANKS)[0]
+told, n_launched, n_buckets = launch(interceptions, RANKS)[0]
 print(f"called {len(told)} times, for parameters {told}")
-print(f"launched before backward returned: {launched} of {buckets} buckets")
+print(f"launched before backward returned: {n_launched} of {n_buckets} buckets")
 
 
 # %%

@@ -57,6 +57,14 @@ def test_starter_solution_and_wrong_answers_are_told_apart(lab: Lab, trials: Tri
     assert list(contradictions(lab, load_checks(lab.directory / CHECKS), trials)) == []
 
 
+def test_no_measurement_runs_where_answers_are_graded(lab: Lab) -> None:
+    """A name that a cell binds and checks hold as a word brings that cell in, on every rank."""
+    grader = LabGrader(lab)
+    needed = select_needed(grader.solution, grader.checks.names)
+    run = [s.text for s in needed if not s.text.startswith(("def ", "class ", "@"))]
+    assert [text for text in run if "launch(" in text] == []
+
+
 def test_an_answer_that_does_nothing_earns_nothing(lab: Lab, trials: Trials) -> None:
     """None, NaN, the input as it came, an empty list, chance, theft: each question answered so."""
     values = {f"the value {value}" for value in VALUES}
