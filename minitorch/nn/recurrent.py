@@ -185,13 +185,14 @@ class _Recurrent(Module):
         Raises:
             ShapeError: input or state do not fit; says which.
         """
+        data = x.data if isinstance(x, PackedSequence) else x
+        if data.ndim not in (2, 3) or data.shape[-1] != self.input_size:
+            raise ShapeError(
+                f"{self._get_name()}: got input {data.shape}, expected 2 or 3 axes, the last of "
+                f"size {self.input_size}."
+            )
         if isinstance(x, PackedSequence):
             return self._forward_packed(x, hx)
-        if x.ndim not in (2, 3) or x.shape[-1] != self.input_size:
-            raise ShapeError(
-                f"{self._get_name()}: got input {x.shape}, expected 2 or 3 axes, the last of size "
-                f"{self.input_size}."
-            )
         single = x.ndim == 2
         x_LNI = x.unsqueeze(1) if single else x.transpose(0, 1) if self.batch_first else x
         if x_LNI.shape[0] == 0:

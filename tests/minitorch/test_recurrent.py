@@ -303,6 +303,9 @@ def test_a_padded_batch_is_packed_and_padded_again_and_wrong_lengths_are_refused
         with pytest.raises(ValueError, match="total_length"):
             rnn.pad_packed_sequence(packed, total_length=3)
     assert results[0] == results[1]
-    for lengths in ([4, 0], [4], [5, 4]):
+    for lengths in ([4, 0], [4], [5, 4], [2.5, 1.0]):
         with pytest.raises(ArgumentError, match="from 1 to 4"):
             nn.utils.rnn.pack_padded_sequence(minitorch.ones(2, 4, 3), lengths, batch_first=True)
+    narrow = nn.utils.rnn.pack_padded_sequence(minitorch.ones(4, 2, 3), [4, 2])
+    with pytest.raises(ShapeError, match=r"^LSTM: got input \(6, 3\), expected"):
+        nn.LSTM(5, 2)(narrow)

@@ -67,10 +67,11 @@ def pack_padded_sequence(
     """
     padded = input.transpose(0, 1) if batch_first else input
     sizes = np.asarray(lengths)
-    if sizes.shape != padded.shape[1:2] or not (sizes > 0).all() or sizes.max() > len(padded):
+    fits = sizes.shape == padded.shape[1:2] and sizes.dtype.kind in "iu"
+    if not fits or not (sizes > 0).all() or sizes.max() > len(padded):
         raise ArgumentError(
-            f"pack_padded_sequence: got lengths {sizes.tolist()}, expected {padded.shape[1]} of "
-            f"them, each from 1 to {len(padded)}."
+            f"pack_padded_sequence: got lengths {sizes.tolist()}, expected {padded.shape[1]} "
+            f"integers, each from 1 to {len(padded)}."
         )
     order = None if enforce_sorted else np.argsort(-sizes, kind="stable")
     if enforce_sorted and (np.diff(sizes) > 0).any():
