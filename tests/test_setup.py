@@ -1,15 +1,12 @@
 """The set-up: which build of PyTorch is taken, what is said beforehand, when all is made anew."""
 
-import importlib.util
 import os
 import shutil
 import subprocess
 import sys
-import time
 import venv
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,6 +15,7 @@ from scripts import install
 SCRIPTS = Path(__file__).parent.parent / "scripts"
 NOBODY = "http://127.0.0.1:9/simple"
 TORCH = ["torch==99.1"]
+UV = [sys.executable, "-m", "uv"]
 
 
 def index_of(folder: Path, *versions: str, name: str = "torch") -> str:
@@ -39,145 +37,92 @@ def index_of(folder: Path, *versions: str, name: str = "torch") -> str:
 
 
 @pytest.fixture
-def pip(tmp_path: Path) -> Any:
-    """A pip that installs into an environment of its own."""
+def uv(tmp_path: Path) -> install.Uv:
+    """A uv that installs into an environment of its own, from indexes that a test names."""
     venv.create(tmp_path / "env", with_pip=False)
-    found = importlib.util.find_spec("pip")
-    assert found is not None and found.origin is not None
-    runner = Path(found.origin).with_name("__pip-runner__.py")  # what `pip --python` starts, too
-    command = (str(tmp_path / "env" / "bin" / "python"), str(runner))
-    return install.Pip(command, tmp_path / "pip.log")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("UV_", "PIP_"))}
+    environment |= {"UV_DEFAULT_INDEX": NOBODY, "UV_NO_CACHE": "1", "UV_HTTP_RETRIES": "0"}
+    return install.Uv(UV, str(tmp_path / "env" / "bin" / "python"), environment)
 
 
-def install_torch(pip: Any, index: str | None, **options: Any) -> None:
-    if build := install.torch_build(pip, TORCH, index, **options):
-        build.install(pip)
-
-
-def installed(pip: Any) -> list[str]:
-    done = subprocess.run([*pip.command, "freeze"], capture_output=True, text=True, check=True)
-    return done.stdout.split()
+def installed(tmp_path: Path) -> list[str]:
+    command = [*UV, "pip", "freeze", "--python", str(tmp_path / "env" / "bin" / "python")]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
 
 
 def test_without_a_device_the_cpu_build_of_torchs_own_index_is_installed(
-    pip: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    uv: install.Uv, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     cpu = index_of(tmp_path / "cpu", "99.1+cpu", "99.1")
-    install_torch(pip, None, has_device=False, cpu_index=cpu)
-    assert installed(pip) == ["torch==99.1+cpu"]
-    assert "no CUDA device, so torch==99.1+cpu: 0 MB to load" in capsys.readouterr().out
+    install.install_torch(uv, TORCH, None, has_device=False, cpu_index=cpu)
+    assert installed(tmp_path) == ["torch==99.1+cpu"]
+    assert "no CUDA device, so PyTorch's CPU build" in capfd.readouterr().out
 
 
-def test_an_index_that_does_not_answer_leaves_the_build_to_pip(
-    pip: Any, capsys: pytest.CaptureFixture[str]
+def test_an_index_that_does_not_answer_leaves_the_build_to_the_usual_one(
+    uv: install.Uv, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    install_torch(pip, None, has_device=False, cpu_index=NOBODY)
-    assert installed(pip) == []
-    assert f"{NOBODY} does not answer" in capsys.readouterr().out
+    install.install_torch(uv, TORCH, None, has_device=False, cpu_index=NOBODY)
+    assert installed(tmp_path) == []
+    output, errors = capfd.readouterr()
+    assert f"{NOBODY} does not answer" in output
+    assert errors == ""
 
 
-def test_with_a_device_the_cpu_builds_are_not_asked_for(pip: Any, tmp_path: Path) -> None:
+def test_with_a_device_the_cpu_builds_are_not_asked_for(uv: install.Uv, tmp_path: Path) -> None:
     cpu = index_of(tmp_path / "cpu", "99.1+cpu")
-    install_torch(pip, None, has_device=True, cpu_index=cpu)
-    assert installed(pip) == []
+    install.install_torch(uv, TORCH, None, has_device=True, cpu_index=cpu)
+    assert installed(tmp_path) == []
 
 
-def test_an_index_that_was_asked_for_wins_over_what_is_installed(pip: Any, tmp_path: Path) -> None:
+def test_an_index_that_was_asked_for_wins_over_what_is_installed(
+    uv: install.Uv, tmp_path: Path
+) -> None:
     cpu = index_of(tmp_path / "cpu", "99.1+cpu")
-    install_torch(pip, None, has_device=False, cpu_index=cpu)
+    install.install_torch(uv, TORCH, None, has_device=False, cpu_index=cpu)
     own = index_of(tmp_path / "own", "99.1+cu130")
-    install_torch(pip, own, has_device=False, cpu_index=cpu)
-    assert installed(pip) == ["torch==99.1+cu130"]
+    install.install_torch(uv, TORCH, own, has_device=False, cpu_index=cpu)
+    assert installed(tmp_path) == ["torch==99.1+cu130"]
 
 
-def test_an_index_that_was_asked_for_and_has_no_torch_is_an_error(pip: Any) -> None:
-    with pytest.raises(install.InstallError, match=r"No matching distribution found for torch"):
-        install_torch(pip, NOBODY, has_device=False)
-
-
-def test_an_index_asked_for_as_empty_is_pips_own(
-    pip: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_index_that_was_asked_for_and_does_not_answer_is_an_error(
+    uv: install.Uv, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("PIP_INDEX_URL", index_of(tmp_path / "own", "99.1"))
+    with pytest.raises(install.InstallError, match=r"this failed, for the reason above"):
+        install.install_torch(uv, TORCH, NOBODY, has_device=False)
+    assert NOBODY in capfd.readouterr().err
+
+
+def test_an_index_asked_for_as_empty_is_the_usual_one(uv: install.Uv, tmp_path: Path) -> None:
     cpu = index_of(tmp_path / "cpu", "99.1+cpu")
-    install_torch(pip, "", has_device=False, cpu_index=cpu)
-    assert installed(pip) == ["torch==99.1"]
+    uv.environment["UV_DEFAULT_INDEX"] = index_of(tmp_path / "own", "99.1")
+    install.install_torch(uv, TORCH, "", has_device=False, cpu_index=cpu)
+    assert installed(tmp_path) == ["torch==99.1"]
 
 
-def test_what_is_planned_is_installed_without_asking_the_index_again(
-    pip: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("needed", "other"):
-        index_of(tmp_path / "own", "1.2", name=name)
-    monkeypatch.setenv("PIP_INDEX_URL", index_of(tmp_path / "own", "99.1"))
-    files = pip.plan(*TORCH, "other")
-    assert all("#sha256=" in file.url for file in files)
-    monkeypatch.setenv("PIP_INDEX_URL", NOBODY)
-    pip.install_files(files)
-    assert sorted(installed(pip)) == ["needed==1.2", "other==1.2", "torch==99.1"]
+def test_packages_come_from_where_pips_configuration_says(tmp_path: Path) -> None:
+    (tmp_path / "pip.conf").write_text(
+        "[global]\nindex-url = http://one/simple\nextra-index-url = http://two\n    http://three\n"
+        "find-links = /wheels /more\ntimeout = 3\n"
+    )
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "UV_INDEX": "http://own"}
+    environment["PIP_CONFIG_FILE"] = str(tmp_path / "pip.conf")
+    variables = install.uv_environment(environment)
+    assert variables["UV_DEFAULT_INDEX"] == "http://one/simple"
+    assert variables["UV_INDEX"] == "http://own"
+    assert variables["UV_FIND_LINKS"] == "/wheels,/more"
+    del environment["UV_INDEX"]
+    environment["PIP_INDEX_URL"] = "http://of-the-environment"
+    variables = install.uv_environment(environment)
+    assert variables["UV_DEFAULT_INDEX"] == "http://of-the-environment"
+    assert variables["UV_INDEX"].split() == ["http://two", "http://three"]
+    assert "timeout" not in " ".join(variables).lower()
 
 
-def test_what_a_build_of_torch_requires_is_known_before_it_is_installed(
-    pip: Any, tmp_path: Path
-) -> None:
-    cpu = index_of(tmp_path / "cpu", "99.1+cpu")
-    build = install.torch_build(pip, TORCH, None, has_device=False, cpu_index=cpu)
-    assert (build.file.pin, build.file.needs) == ("torch==99.1+cpu", ("needed>=1",))
-    assert installed(pip) == []
-
-
-def test_a_file_that_is_not_to_be_had_is_looked_for_by_its_version(
-    pip: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PIP_INDEX_URL", index_of(tmp_path / "own", "99.1"))
-    lost = (tmp_path / "torch-99.1-py3-none-any.whl").as_uri()
-    pip.install_files([install.File("torch", "99.1", lost)])
-    assert installed(pip) == ["torch==99.1"]
-
-
-def test_modules_are_compiled_those_that_come_meanwhile_too(tmp_path: Path) -> None:
-    (tmp_path / "tests").mkdir()
-    texts = {"first.py": "x = 1", "for_another_python.py": "print 1", "tests/left_out.py": ""}
-    for name, text in texts.items():
-        (tmp_path / name).write_text(text)
-    with install.compile_beside(tmp_path):
-        (tmp_path / "later.py").write_text("y = 2")
-    found = {path.name.partition(".")[0] for path in tmp_path.rglob("*.pyc")}
-    assert found == {"first", "later"}
-
-
-def test_a_package_is_compiled_while_others_come_but_not_before_it_is_whole(tmp_path: Path) -> None:
-    def compiled() -> set[str]:
-        return {path.name.partition(".")[0] for path in tmp_path.rglob("*.pyc")}
-
-    with install.compile_beside(tmp_path):
-        for name, is_whole in (("half", False), ("whole", True)):
-            (tmp_path / f"{name}.py").write_text("x = 1")
-            (info := tmp_path / f"{name}-1.dist-info").mkdir()
-            (info / "RECORD").write_text(f"{name}.py,,\n{name}-1.dist-info/RECORD,,\n")
-            if is_whole:
-                (info / "INSTALLER").write_text("pip")
-        while not compiled():
-            time.sleep(0.05)
-        assert compiled() == {"whole"}
-    assert compiled() == {"half", "whole"}
-
-
-def test_how_much_is_to_be_loaded_is_told_as_far_as_it_is_known() -> None:
-    assert install.describe([5_800_000_000, 1]) == "5.8 GB to load"
-    assert install.describe([2_000_000, None]) == "2 MB to load, and 1 more of unknown size"
-    assert install.describe([None]) == "of unknown size"
-    assert install.sizes(["file:///nowhere", f"{NOBODY}/x"]) == [0, None]
-
-
-def test_the_extras_of_all_are_installed_but_not_the_project_by_its_name() -> None:
-    project = {
-        "name": "ours",
-        "dependencies": ["a>=1"],
-        "optional-dependencies": {"x": ["b"], "heavy": ["c"], "all": ["ours[x]"]},
-    }
-    assert install.requirements(project) == ["a>=1", "b"]
-    assert install.requirements(project, ["x"]) == ["a>=1"]
+def test_the_extras_of_all_are_installed_but_for_some() -> None:
+    extras = {"x": ["b"], "torch": ["c"], "all": ["ours[x,torch]"], "learn": ["ours[x]"]}
+    assert install.chosen_extras(extras) == ["x", "torch"]
+    assert install.chosen_extras(extras, ["torch"]) == ["x"]
 
 
 @pytest.fixture
