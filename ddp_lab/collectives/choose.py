@@ -8,6 +8,8 @@ where one algorithm was measured to overtake another, on 4 ranks that share two 
 There the ring's 2(W-1) messages cost more than the bytes that it saves up to about 1 MiB.
 """
 
+from functools import lru_cache
+
 from ddp_lab.collectives.closed_forms import POWERS_OF_TWO, collective_time
 from ddp_lab.transport.links.link import Hosts, Link
 
@@ -52,6 +54,7 @@ def choose(collective: str, n_bytes: int, shared: bool, hosts: Hosts, link: Link
     return on_wires(collective, n_bytes, sum(map(len, hosts)), link)
 
 
+@lru_cache(maxsize=1024)  # a program asks for the same few sizes at every step
 def on_wires(collective: str, n_bytes: int, size: int, link: Link | None) -> str:
     """Return the name of the algorithm for ranks of which each reaches all others alike."""
     names = BY_LINK.get(collective, ())

@@ -4,9 +4,11 @@ import linecache
 import os
 import re
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import dropwhile
 from pathlib import Path
 from types import FrameType
 from typing import Any, TypeAlias
@@ -16,6 +18,7 @@ from ddp_lab.transport.board import Entry, report
 from ddp_lab.transport.header import PACKAGE
 
 LAUNCH = str(Path(__file__).parent) + os.sep
+LIBRARIES = tuple(sysconfig.get_path(kind) + os.sep for kind in ("stdlib", "purelib", "platlib"))
 Frame: TypeAlias = tuple[str, int, str]  # file, line, function
 
 
@@ -124,9 +127,14 @@ def frames_of(frame: FrameType) -> list[Frame]:
 
 
 def place_of(frames: list[Frame]) -> str:
-    """Return `file:line in function` of the innermost frame outside this package."""
-    outside = [frame for frame in frames if not frame[0].startswith(PACKAGE)]
-    filename, line, name = (outside or frames)[-1]
+    """Return `file:line in function` of the innermost frame of what a rank runs.
+
+    One in a library only if all are: who called it is what says where the program is.
+    """
+    called = dropwhile(lambda frame: not frame[0].startswith(PACKAGE), frames)
+    outside = [frame for frame in called if not frame[0].startswith(PACKAGE)]
+    own = [frame for frame in outside if not frame[0].startswith((*LIBRARIES, "<frozen"))]
+    filename, line, name = (own or outside or frames)[-1]
     return f"{cell_name(filename)}:{line} in {name}"
 
 

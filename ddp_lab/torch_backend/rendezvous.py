@@ -80,8 +80,11 @@ class Roster:
     def part(self, ranks: Sequence[int], group_name: str) -> "Roster | None":
         """Return the roster of some of the ranks, which all call it; None if they have to meet."""
         machines = [self.machines[rank] for rank in ranks]
-        self._parts[group_name] += 1  # torch uses names again
-        name = f"{self.name}/{group_name}/{self._parts[group_name]}"
+        # torch uses names again, and gives the n-th group of each rank the same name: ranks that
+        # make groups in different orders must not meet as one
+        named = f"{group_name}/{'.'.join(map(str, ranks))}"
+        self._parts[named] += 1
+        name = f"{self.name}/{named}/{self._parts[named]}"
         part = Roster(name, self.secret, machines, self.links)
         return part if not part.ends or part.ends in self.links else None
 

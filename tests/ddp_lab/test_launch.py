@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -172,6 +173,19 @@ def test_a_busy_rank_is_reported_where_it_is_busy() -> None:
         assert "rank 0 waits for rank 1 in barrier" in str(caught.value)
 
     at_the_same_time(check, ["shm", "tcp"])
+
+
+def test_a_rank_that_is_busy_in_a_library_is_reported_where_it_called_that() -> None:
+    def rank(comm):
+        if comm.rank == 1:
+            wait_for_an_event()
+        comm.barrier()
+
+    def wait_for_an_event():
+        threading.Event().wait(60)
+
+    with pytest.raises(ddp_lab.RankTimeout, match=r"1 is busy at .*in wait_for_an_event"):
+        ddp_lab.launch(rank, 2, timeout_s=2)
 
 
 def test_a_rank_that_returns_early_is_an_error_for_those_who_wait() -> None:

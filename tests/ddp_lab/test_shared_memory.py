@@ -15,7 +15,7 @@ from ddp_lab.transport.board import FAILED, RUNNING, inspect
 from ddp_lab.transport.shm.board import ShmBoard, is_alive
 from ddp_lab.transport.shm.ring_buffer import CAPACITY
 from ddp_lab.transport.shm.segment import Arena, Segment, round_up
-from ddp_lab.transport.shm.shm import ShmTransport
+from ddp_lab.transport.shm.shm import SHORT_NAPS, ShmTransport
 
 # a machine that stalls may take any time for an example, or to think of one
 
@@ -151,6 +151,18 @@ def test_the_board_keeps_the_first_word_about_an_end() -> None:
     with pytest.raises(RankLost, match=r"rank 1 has failed \(first\)"):
         inspect(board, 0, 1)
     segment.close()
+
+
+def test_a_wait_costs_no_look_at_the_board_until_it_has_lasted(pair) -> None:
+    board, watch = pair[0].board, pair[0].watch(1)
+    board.end(1, FAILED, "its process ended")
+    for _ in range(SHORT_NAPS):
+        assert watch()
+    with pytest.raises(RankLost, match="rank 1 has failed"):
+        watch()
+    assert board.read(0).waits_for == 1
+    watch.close()
+    assert board.read(0).waits_for == -1
 
 
 def test_an_entry_half_written_is_not_believed() -> None:

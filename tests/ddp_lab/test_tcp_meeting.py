@@ -1,6 +1,7 @@
 """How ranks meet over TCP, and what becomes of those who are none of them."""
 
 import socket
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -115,6 +116,30 @@ def test_ranks_that_have_met_make_groups_without_meeting_and_miss_who_does_not_c
     # unlike links are measured by those that use them, who meet for it
     far = Roster("far", "", ["one", "two", "three"], {"one|two": (1e-3, 1e-8)})
     assert far.part([1, 0], "known") is not None and far.part([0, 2], "unknown") is None
+
+
+def test_ranks_that_make_groups_in_different_orders_never_meet_as_one() -> None:
+    from ddp_lab.torch_backend.rendezvous import Roster
+
+    def world() -> Roster:
+        return Roster("met", "", ["one"] * 4, {})
+
+    of_rank_0, of_rank_2 = world().part([0, 1], "1"), world().part([2, 3], "1")
+    assert of_rank_0 is not None and of_rank_2 is not None
+    assert of_rank_0.name != of_rank_2.name
+
+
+def test_last_words_of_an_error_without_a_message_are_its_name() -> None:
+    from ddp_lab.transport.tcp.local_board import last_words
+
+    before = getattr(sys, "last_value", None)
+    try:
+        sys.last_value = KeyboardInterrupt()
+        assert last_words() == b"KeyboardInterrupt"
+        sys.last_value = ValueError("first line\nsecond")
+        assert last_words() == b"ValueError: first line"
+    finally:
+        sys.last_value = before
 
 
 def test_a_port_that_is_taken_is_named() -> None:

@@ -30,6 +30,7 @@ CHAIN = HISTORY  # the slot behind them: the chain of waits that begins with the
 LONGEST_HEADER = SLOT_BYTES - 16  # a slot's first words are its version and the header's length
 PID = 9
 IN_VAIN = 10  # the number of the peer's wait since which nothing has come
+STAT_BYTES = 4096  # more than the kernel says of a process
 DEADLINE_WORD = 8  # of rank 0's entry, in milliseconds of the monotonic clock; 0 is none
 
 
@@ -62,7 +63,7 @@ class ShmBoard(Allowances):
     def _state(self, rank: int) -> int:
         base = self._offsets[rank] >> 3
         state, pid = self._words[base + STATE], self._words[base + PID]
-        if state == RUNNING and pid and not is_alive(pid):
+        if state == RUNNING and pid not in (0, os.getpid()) and not is_alive(pid):
             self.end(rank, FAILED, "its process ended")
             return self._words[base + STATE]  # it may have returned just before
         return state
@@ -196,8 +197,12 @@ def _slot_of(header: bytes) -> int:
 
 
 def stat_of(pid: int) -> bytes:
-    """Return what the kernel says of a process."""
-    return Path(f"/proc/{pid}/stat").read_bytes()
+    """Return what the kernel says of a process; asked often, by ranks that wait."""
+    file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(file, STAT_BYTES)
+    finally:
+        os.close(file)
 
 
 def is_alive(pid: int, stat: Callable[[int], bytes] = stat_of) -> bool:

@@ -28,6 +28,8 @@ from ddp_lab.transport.shm.segment import MAX_RENDEZVOUS, Arena, Segment
 from ddp_lab.transport.tcp.circles import Waits, parse, report_of_circle
 from ddp_lab.transport.waiting import Words
 
+SHORT_NAPS = 2  # of a wait: most end soon, and a look takes the core from a peer that computes
+
 
 class ShmTransport:
     """One rank's end of a segment."""
@@ -126,6 +128,7 @@ class Watch:
 
     __slots__ = (
         "_alone",
+        "_calls",
         "_ends",
         "_give_up",
         "_peer",
@@ -149,11 +152,18 @@ class Watch:
         # A wait that may end by itself, or by a peer that waits, closes no circle.
         self._ends = for_room or give_up is not None or transport.board.may_go_on()
         self._shown = self._alone = False
+        self._calls = 0
         self._peers_wait = 0  # the number of the peer's wait at the last look
         self._peers_chain = b""  # what it had posted of its wait at the last look
 
     def __call__(self) -> bool:
         """Return whether to go on waiting; raise if it is in vain."""
+        self._calls += 1
+        if self._calls > SHORT_NAPS:
+            self._look()
+        return self._give_up is None or time.monotonic() < self._give_up
+
+    def _look(self) -> None:
         transport = self._transport
         alone = not self._ends and is_alone()
         if not self._shown or alone is not self._alone:
@@ -166,7 +176,6 @@ class Watch:
             inspect(transport.board, transport.rank, self._peer)
         if alone:
             self._look_for_circle()
-        return self._give_up is None or time.monotonic() < self._give_up
 
     def _look_for_circle(self) -> None:
         """Raise if this rank is the first of those that wait for each other for ever.

@@ -96,4 +96,5 @@ def last_words() -> bytes:
     if error is None:
         return b""
     text = str(error).partition("\n")[0]
-    return first_cause(f"{type(error).__name__}: {text}").encode()[:LONGEST]
+    words = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return first_cause(words).encode()[:LONGEST]
