@@ -70,6 +70,10 @@ LARGE = 2**20 if keep_freed_memory() else 2**17
 """Bytes above which the detour here pays, which takes as long as the arithmetic on a few 10,000
 numbers. A C library that keeps nothing asks the system for fresh pages from 128 KiB on."""
 
+PAGED = min(2**18, LARGE)
+"""Bytes above which kernels write into whole pages: the C library's memory begins 16 bytes behind
+a line of the caches, and every other vector that is read from it lies in two."""
+
 _HOST = (np.ndarray, np.generic)
 
 
@@ -224,7 +228,7 @@ cpu = CachingAllocator()
 
 def empty(shape: tuple[int, ...], dtype: np.dtype) -> "Array":
     """Return an array whose numbers are not set, a large one in cached memory."""
-    large = math.prod(shape) * dtype.itemsize > LARGE
+    large = math.prod(shape) * dtype.itemsize > PAGED
     return cpu.empty(shape, dtype) if large else np.empty(shape, dtype)
 
 

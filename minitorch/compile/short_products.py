@@ -50,7 +50,7 @@ def _module(dtype: str) -> str:
                 inside = t.first_lanes(t.minus(n, column))
                 for i, row in enumerate(numbers):
                     at = t.at(c, t.plus(t.times(row, c_row), column), t.scalar)
-                    t.store(t.load(sums[i * PAIR + v], align=64), at, inside)
+                    t.store_inside(t.load(sums[i * PAIR + v], align=64), at, inside)
     t.do("ret void")
     return t.module(KERNEL)
 

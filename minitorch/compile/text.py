@@ -159,6 +159,20 @@ class Text:
         self.declared.add(f"declare void @{name}({kind}, ptr, i32, {self.mask})")
         self.do(f"call void @{name}({kind} {value}, ptr {at}, i32 1, {self.mask} {mask})")
 
+    def store_inside(self, value: str, at: str, mask: str) -> None:
+        """Write a vector where a mask holds, which mostly is everywhere.
+
+        AMD's processors without AVX-512 take 12 cycles and more for a store under a mask.
+        """
+        bits = self.emit(f"bitcast {self.mask} {mask} to i{self.width}")
+        whole, name = self.emit(f"icmp eq i{self.width} {bits}, -1"), self.name("store")
+        self.do(f"br i1 {whole}, label %{name}.whole, label %{name}.part")
+        for part, inside in (("whole", None), ("part", mask)):
+            self.label(f"{name}.{part}")
+            self.store(value, at, inside)
+            self.do(f"br label %{name}.end")
+        self.label(f"{name}.end")
+
     def spread(self, element: str, value: str) -> str:
         """Return one value, of this type, in every lane."""
         if self.width == 1:

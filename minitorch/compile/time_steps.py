@@ -101,7 +101,7 @@ class _Kernel:
 
     def store(self, value: str, name: str, cell: _Cell, gate: int = 0, gates: int = 1) -> str:
         """Write one; return it."""
-        self.t.store(value, self._at(name, cell, cell.row, gate, gates), cell.inside)
+        self.t.store_inside(value, self._at(name, cell, cell.row, gate, gates), cell.inside)
         return value
 
     def bias(self, cell: _Cell, gate: int = 0) -> str:
@@ -114,7 +114,7 @@ class _Kernel:
 
     def carry(self, value: str, name: str, cell: _Cell) -> None:
         """Leave one for the next step."""
-        self.t.store(value, self._at(name, cell, cell.of_batch, 0, 1), cell.inside)
+        self.t.store_inside(value, self._at(name, cell, cell.of_batch, 0, 1), cell.inside)
 
     def sigmoid(self, x: str) -> str:
         """Return tanh(x / 2) / 2 + 1/2."""

@@ -249,6 +249,22 @@ def test_layouts_have_a_border_and_the_phases_of_a_stride(dtype: str) -> None:
             np.testing.assert_array_equal(phase, padded[:, :, rows, columns])
 
 
+@pytest.mark.parametrize("samples", [1, 8])
+def test_channels_read_together_do_not_push_each_other_out_of_a_cache(samples: int) -> None:
+    x = np.random.default_rng(0).normal(size=(samples, 3, 14, 14)).astype(np.float32)
+    how = (x.shape, [range(1)] * 2, (16, 16), (1, 1), (1, 1), samples >= 8, "float32")
+    beside, across = layouts.Layout(*how), layouts.Layout(*how, across=True)
+    size = 16 * 16 * samples
+    assert beside.channel == size and size * 4 % layouts.NEAR_SETS == 0
+    assert across.channel * 4 % layouts.NEAR_SETS == layouts.LINE
+    copies = [
+        copy[: 3 * layout.channel].reshape(3, -1)[:, :size]
+        for layout in (beside, across)
+        for copy in [layout(x)]
+    ]
+    np.testing.assert_array_equal(*copies)
+
+
 def test_what_lies_beside_a_line_is_not_part_of_it() -> None:
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(1, 16, 28, 28)), rng.normal(size=(16, 16, 3, 3))

@@ -54,7 +54,7 @@ def _block(channels: int) -> tuple[int, int, int]:
     """Return the vectors and rows of a block of a result, and the terms of one of a gradient."""
     if channels < FEW:
         return 4, 1, 9
-    return (2, 8, 3) if engine.vector_registers()[0] >= 32 else (2, 6, 2)
+    return (2, 8, 3) if engine.vector_registers()[0] >= 32 else (3, 4, 3)
 
 
 class Windows:
@@ -82,31 +82,33 @@ class Windows:
         spots = [[i * d for i in range(k)] for k, d in zip(kernel, dilation, strict=True)]
         phases = [sorted({i % s for i in at}) for at, s in zip(spots, stride, strict=True)]
         high, wide = (n + at[-1] // s for n, at, s in zip(places, spots, stride, strict=True))
-        down, along = map(len, phases)
+        along = len(phases[1])
         line, plane = wide * batch, high * wide * batch
-        self.group_bytes = image[1] // groups * down * along * plane * item
+        size, copied = (high, wide), (stride, padding, self.last, dtype)
+        self.padded = Layout(image, phases, size, *copied, across=True)
+        # whole vectors are loaded: none may reach over the end of an image that is not copied
+        self.padded.same &= size == places and high * wide * batch % _lanes(dtype) == 0
+        channels_of_group = image[1] // groups
+        self.group_bytes = channels_of_group * self.padded.channel * item
         (i_phase, i), (j_phase, j) = (
             np.array([(p.index(o % s), o // s) for o in at]).T
             for at, p, s in zip(spots, phases, stride, strict=True)
         )
         channel, i_phase, i = (
-            np.arange(image[1] // groups)[:, None, None],
+            np.arange(channels_of_group)[:, None, None],
             i_phase[:, None],
             i[:, None],
         )
-        offsets = ((channel * down + i_phase) * along + j_phase) * plane + i * line + j * batch
+        offsets = channel * self.padded.channel + (i_phase * along + j_phase) * plane
+        offsets = offsets + i * line + j * batch
         self.offsets = np.ascontiguousarray(offsets.reshape(-1) * item, np.int64)
         self.vectors, self.rows, self.terms = _block(channels // groups)
         self.line, high_out = self._lines(wide, batch, gradient)
-        size = (high, wide)
-        self.padded = Layout(image, phases, size, stride, padding, self.last, dtype)
-        # whole vectors are loaded: none may reach over the end of an image that is not copied
-        self.padded.same &= size == places and high * wide * batch % _lanes(dtype) == 0
         results, first = (image[0], channels, *places), [range(1)] * 2
         size = (high_out, self.line)
         self.lines = Layout(results, first, size, (1, 1), (0, 0), self.last, dtype)
         self.out_row = high_out * self.line * batch * item * planes
-        self.slots = self._slots(outer, image[1] * down * along * plane, line, batch)
+        self.slots = self._slots(outer, image[1] * self.padded.channel, line, batch)
 
     def _lines(self, wide: int, batch: int, gradient: bool) -> tuple[int, int]:
         """Return a line's places in the result, and its lines.
@@ -260,7 +262,7 @@ def _convolve(dtype: str, lanes: int, rows: int, vectors: int) -> engine.Functio
                     line = t.times(channels[r], out_row)
                     for v, place in enumerate(places):
                         total = t.load(sums[r * vectors + v], align=64)
-                        t.store(total, t.at(place.result, line), place.inside)
+                        t.store_inside(total, t.at(place.result, line), place.inside)
     t.do("ret void")
     return engine.Function(t.module(KERNEL))
 

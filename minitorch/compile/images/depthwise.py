@@ -242,7 +242,7 @@ def _convolve(shape: Shape) -> engine.Function:
                         valid = head.inside("0", t.minus(length, v))
                         at = t.plus(t.times(s, length), v)
                         for line, total in zip(into, sums, strict=True):
-                            t.store(total, t.at(line, at, t.scalar), valid)
+                            t.store_inside(total, t.at(line, at, t.scalar), valid)
     t.do("ret void")
     return engine.Function(t.module(KERNEL))
 
@@ -301,7 +301,7 @@ def _back(shape: Shape) -> engine.Function:
                             value = sums[b]
                             if shape.step > 1:
                                 value = head.pick_lanes(sums, _interleave(shape, b))
-                            t.store(value, t.at(line, at, t.scalar), mask)
+                            t.store_inside(value, t.at(line, at, t.scalar), mask)
     t.do("ret void")
     return engine.Function(t.module(KERNEL))
 

@@ -29,6 +29,8 @@ Sizes = tuple[int, ...]
 MOST_STRIDE = 4  # of which vectors are cut by shuffles
 GRAIN = 2**15  # numbers, of which a thread should copy a multiple
 TAIL = 16  # numbers behind the last that a vector may reach
+LINE, NEAR_SETS = 64, 512  # bytes of a line of the first cache; channels so far from each other, or
+# a multiple, share so few of its sets that they push each other out
 
 
 class Layout:
@@ -41,11 +43,15 @@ class Layout:
         stride, padding: a number an axis.
         last: whether the samples of the copy lie last.
         dtype: float32 or float64.
+        across: whether the copy is read across channels, which then lie in other sets of a cache.
+
+    Attributes:
+        channel: numbers from one channel of a copy to the next.
     """
 
     def __init__(
         self, image: Sizes, phases: Sequence[Sequence[int]], size: Sizes, stride: Sizes,
-        padding: Sizes, last: bool, dtype: str,
+        padding: Sizes, last: bool, dtype: str, across: bool = False,
     ) -> None:  # fmt: skip
         self.image = image
         self.batch, outer = (image[0], 1) if last else (1, image[0])
@@ -53,7 +59,11 @@ class Layout:
         self.shape = (outer, image[1], down, along, high, wide, self.batch)
         self.dtype, self.last, self.padding, self.stride = dtype, last, padding, stride
         item = np.dtype(dtype).itemsize
-        self.bytes = [math.prod(self.shape[d:]) * item for d in (1, 2)]
+        self.same = size == image[2:] and not any(padding) and (down, along) == (1, 1)
+        self.channel = math.prod(self.shape[2:])
+        if across and not self.same and self.channel * item % NEAR_SETS == 0:
+            self.channel += LINE // item
+        self.bytes = [image[1] * self.channel * item, self.channel * item]
         self.zeros = np.zeros(image[3] * self.batch, dtype)
         line = wide * self.batch * item
         self.rows = np.array(
@@ -64,7 +74,6 @@ class Layout:
             ],
             np.int64,
         )
-        self.same = size == image[2:] and not any(padding) and (down, along) == (1, 1)
         self.phases = np.full(stride[1], -1, np.int64)
         self.phases[list(phases[1])] = np.arange(along) * high * line
         column, phase = np.divmod(np.arange(wide * stride[1]), stride[1])
@@ -77,7 +86,7 @@ class Layout:
         x, batch = put_in_order(x)
         if self.same and batch == self.last:
             return x
-        out = allocator.empty((math.prod(self.shape) + TAIL,), x.dtype)
+        out = allocator.empty((self.shape[0] * self.image[1] * self.channel + TAIL,), x.dtype)
         self._run(x, out, batch, back=False)
         return out
 
@@ -174,7 +183,7 @@ def _write_lines(row: _Row) -> None:
             numbers = [_place_of(row, lane, phase) for lane in range(t.width)]
             value = head.pick_lanes(vectors, numbers)
             with _when_present(t, row.into, row.begins, phase) as begin:
-                t.store(value, t.at(begin, v, t.scalar), valid)
+                t.store_inside(value, t.at(begin, v, t.scalar), valid)
 
 
 def _weave(row: _Row, v: str, stores: list[tuple[str, str]], valid: str) -> None:
@@ -185,7 +194,7 @@ def _weave(row: _Row, v: str, stores: list[tuple[str, str]], valid: str) -> None
     phases = [t.load(t.at(t.at(row.into, begin), v, t.scalar), valid) for begin in begins]
     for n, (at, mask) in enumerate(stores):
         numbers = [lanes[k] for k in range(n * t.width, (n + 1) * t.width)]
-        t.store(head.pick_lanes(phases, numbers), t.at(row.line, at, t.scalar), mask)
+        t.store_inside(head.pick_lanes(phases, numbers), t.at(row.line, at, t.scalar), mask)
 
 
 def _place_of(row: _Row, lane: int, phase: int) -> int:
@@ -203,9 +212,9 @@ def _write_columns(row: _Row) -> None:
             mask = t.logic("and", head.inside(at, head.planes[0].line), valid)
             here, there = t.at(row.line, at, t.scalar), t.at(begin, v, t.scalar)
             if row.back:
-                t.store(t.load(there, valid), here, mask)
+                t.store_inside(t.load(there, valid), here, mask)
             else:
-                t.store(t.load(here, mask), there, valid)
+                t.store_inside(t.load(here, mask), there, valid)
 
 
 def _write_turned(row: _Row) -> None:
@@ -220,7 +229,7 @@ def _write_turned(row: _Row) -> None:
         valid = head.inside("0", t.minus(batch, v))
         for k, vector in enumerate(square):
             with _when_present(t, row.into, row.begins, t.plus(x, k)) as begin:
-                t.store(vector, t.at(begin, v, t.scalar), valid)
+                t.store_inside(vector, t.at(begin, v, t.scalar), valid)
 
 
 def _turn(head: Head, rows: Sequence[str]) -> Sequence[str]:
