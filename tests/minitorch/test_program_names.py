@@ -334,6 +334,16 @@ def test_a_loader_takes_what_torchs_takes() -> None:
     assert 0 in numbered
 
 
+@pytest.mark.parametrize("lib", BOTH)
+def test_arrays_in_a_single_item_are_tensors(lib: Any) -> None:
+    load = importlib.import_module(f"{lib.__name__}.utils.data").DataLoader
+    item = {"x": np.ones(2, np.float32), "pair": (np.float64(2.0), 3), "name": "a"}
+    (found,) = load([item], batch_size=None)
+    assert found["x"].dtype is lib.float32
+    assert found["pair"][0].dtype is lib.float64
+    assert [type(found["pair"]), found["pair"][1], found["name"]] == [list, 3, "a"]
+
+
 def test_a_recurrent_network_has_nothing_to_flatten() -> None:
     net = nn.LSTM(2, 3)
     net.flatten_parameters()
@@ -443,6 +453,14 @@ def test_a_backward_hook_sees_what_torchs_sees(requires: bool) -> None:
         calls.append(net.weight.grad.tolist())
         seen.append(calls)
     assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("lib", BOTH)
+def test_a_backward_hook_returns_one_gradient_for_each_input(lib: Any) -> None:
+    net = lib.nn.Linear(3, 2)
+    net.register_full_backward_hook(lambda module, grad_input, grad_output: grad_input * 2)
+    with pytest.raises(RuntimeError, match=r"2.* expected 1"):
+        net(lib.ones(1, 3, requires_grad=True)).sum().backward()
 
 
 def words(lib: Any) -> list[Any]:
