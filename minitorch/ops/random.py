@@ -17,7 +17,7 @@ from ..arrays.library import (
     int64,
     to_numpy,
 )
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ShapeError
 from ..op import FixedSpec, Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from .elementwise.unary import zeros_like
 from .reducing.sorting import order
@@ -163,7 +163,10 @@ def multinomial(
     Raises:
         ArgumentError: a negative weight, no weight, or more samples than weights without
             replacement.
+        ShapeError: not one or two axes.
     """
+    if len(input.shape) not in (1, 2):
+        raise ShapeError(f"multinomial: got weights {tuple(input.shape)}, expected 1 or 2 axes.")
     return apply(Multinomial(num_samples, replacement, generator), input)
 
 
