@@ -141,13 +141,11 @@ class MultiheadAttention(Module):
             )
 
     def _project(self, *inputs_NLE: Any) -> list[Any]:
-        own, size = self._parameters, self.embed_dim
+        size, packed, bias = self.embed_dim, self.in_proj_weight, self.in_proj_bias
         projected = []
         for i, (name, x) in enumerate(zip("qkv", inputs_NLE, strict=True)):
             rows = slice(i * size, (i + 1) * size)
-            packed = own["in_proj_weight"]
-            weight = own[f"{name}_proj_weight"] if packed is None else packed[rows]
-            bias = own["in_proj_bias"]
+            weight = getattr(self, f"{name}_proj_weight") if packed is None else packed[rows]
             projected.append(F.linear(x, weight, None if bias is None else bias[rows]))
         return projected
 

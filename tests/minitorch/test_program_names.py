@@ -463,6 +463,32 @@ def test_a_backward_hook_returns_one_gradient_for_each_input(lib: Any) -> None:
         net(lib.ones(1, 3, requires_grad=True)).sum().backward()
 
 
+@pytest.mark.parametrize("name", ["Linear", "GRU", "MultiheadAttention"])
+def test_a_hook_computes_the_weights_of_a_layer(name: str) -> None:
+    found = []
+    for lib in BOTH:
+        layer = {"Linear": (4, 4), "GRU": (4, 4), "MultiheadAttention": (4, 2)}[name]
+        net = getattr(lib.nn, name)(*layer)
+        weight = next(key for key, value in net.named_parameters() if value.ndim == 2)
+        with lib.no_grad():
+            for i, param in enumerate(net.parameters()):
+                param.copy_(lib.arange(float(param.numel())).reshape(param.shape) / 9 - i)
+        whole = lib.nn.Parameter(getattr(net, weight).detach())
+        delattr(net, weight)
+
+        def prune(module: Any, args: Any, weight: str = weight, whole: Any = whole) -> None:
+            setattr(module, weight, whole * (whole > 0))
+
+        net.register_forward_pre_hook(prune)
+        x = lib.ones(1, 2, 4)
+        result = net(*[x] * 3) if name == "MultiheadAttention" else net(x)
+        result = result if lib.is_tensor(result) else result[0]
+        result.sum().backward()
+        found.append((result.detach().numpy(), whole.grad.numpy()))
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
 def words(lib: Any) -> list[Any]:
     x = lib.arange(6.0).reshape(2, 3)
     net = lib.nn.Sequential(lib.nn.ReLU())
