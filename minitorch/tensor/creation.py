@@ -249,6 +249,7 @@ def randint(
         high, size = None, high
     if high is None:
         low, high = 0, low
+    low, high = operator.index(low), operator.index(high)
     if high <= low:
         raise ArgumentError(f"randint: got {low} to {high}, expected a range with a number in it.")
     place, shape = _arrays.device(device), _shape("randint", (size,))

@@ -251,6 +251,8 @@ REFUSED: dict[str, Call] = {
     "the norm of three axes": lambda lib: lib.linalg.norm(lib.ones(2, 2, 2), 1),
     "another norm": lambda lib: lib.linalg.norm(lib.ones(2, 2), 3),
     "a grid of matrices": lambda lib: lib.meshgrid(lib.ones(2, 3), lib.ones(2), indexing="ij"),
+    "draws by weights that are infinite": lambda lib: lib.tensor([math.inf, 1.0]).multinomial(1),
+    "whole numbers up to two and a half": lambda lib: lib.randint(0, 2.5, (2,)),
     "draws from a number": lambda lib: lib.tensor(3.0).multinomial(1),
     "an equation with a number": lambda lib: lib.einsum("i1->i", lib.ones(3, 1)),
     "one mask for each row, not for each head": masked(lambda lib: lib.zeros(2, 4, 5)),
