@@ -256,7 +256,7 @@ def common_dtype(op: Op, operands: Sequence[tuple[DType, int | None] | Scalar]) 
     return get_default_dtype() if op.promotes == "float" and dtype.kind != "f" else dtype
 
 
-def check_result(op: Op, result: Any) -> Array:
+def check_result(op: Op, result: object) -> Array:
     """Return what `compute` of a learner's operator gave, if it is an array.
 
     Raises:
@@ -267,7 +267,7 @@ def check_result(op: Op, result: Any) -> Array:
             f"{op.name}.compute: got {type(result).__name__} as its result, expected one array. "
             "Return one, as xp.exp(x) gives it."
         )
-    return result
+    return result  # type: ignore[return-value]  # of whatever library
 
 
 def infer_by_trial(op: Op, specs: Sequence[Spec]) -> Spec:

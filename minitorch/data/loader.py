@@ -157,12 +157,13 @@ def _in_order(dataset: Any, shuffle: bool, generator: GeneratorLike) -> Iterable
     return RandomSampler(dataset, generator=generator)
 
 
-def _as_it_is(item: Any) -> Any:
+def _as_it_is(item: object) -> object:
     """Return arrays as tensors and all else unchanged: what a loader does to single items."""
     if isinstance(item, Mapping):
         return {key: _as_it_is(value) for key, value in item.items()}
     if isinstance(item, tuple) and hasattr(item, "_fields"):
-        return type(item)(*map(_as_it_is, item))
+        make: Callable[..., object] = type(item)
+        return make(*map(_as_it_is, item))
     if isinstance(item, tuple | list):
         return [*map(_as_it_is, item)]
     return tensor(item) if isinstance(item, np.ndarray | np.generic) else item
