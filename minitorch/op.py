@@ -256,6 +256,20 @@ def common_dtype(op: Op, operands: Sequence[tuple[DType, int | None] | Scalar]) 
     return get_default_dtype() if op.promotes == "float" and dtype.kind != "f" else dtype
 
 
+def check_result(op: Op, result: object) -> Array:
+    """Return what `compute` of a learner's operator gave, if it is an array.
+
+    Raises:
+        DTypeError: it is something else; says what.
+    """
+    if not hasattr(result, "dtype") or isinstance(result, Value):
+        raise DTypeError(
+            f"{op.name}.compute: got {type(result).__name__} as its result, expected one array. "
+            "Return one, as xp.exp(x) gives it."
+        )
+    return result  # type: ignore[return-value]  # of whatever library
+
+
 def infer_by_trial(op: Op, specs: Sequence[Spec]) -> Spec:
     """Return shape and dtype of the result by running `compute` on zeros of these shapes.
 
@@ -275,7 +289,7 @@ def _trial(op: Op, specs: Sequence[Spec], guess: int) -> Spec:
     zeros = [np.zeros(s, host_dtype(spec.dtype)) for s, spec in zip(shapes, specs, strict=True)]
     try:
         with np.errstate(all="ignore"):
-            result = np.asarray(op.compute(np, *zeros))
+            result = op.compute(np, *zeros)
     except Exception as error:
         got = ", ".join(str(spec.shape) for spec in specs)
         if not all(is_known(spec.shape) for spec in specs):
@@ -285,4 +299,5 @@ def _trial(op: Op, specs: Sequence[Spec], guess: int) -> Spec:
             ) from error
         kind = IndexShapeError if isinstance(error, IndexError) else ShapeError
         raise kind(f"{op.name}: does not fit: got inputs {got}: {error}") from error
-    return Spec(result.shape, result.dtype)
+    checked = np.asarray(check_result(op, result))
+    return Spec(checked.shape, checked.dtype)

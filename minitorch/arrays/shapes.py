@@ -5,6 +5,7 @@ The rules hold for `None` as far as they can be decided.
 """
 
 from collections.abc import Iterable, Sequence
+from operator import index
 from typing import TypeAlias
 
 from ..errors import AxisError, ShapeError
@@ -64,7 +65,7 @@ def axis(dim: int, rank: int, op: str) -> int:
             f"{op}: axis out of range: got {dim}, expected {-span} to {span - 1} for a value "
             f"of {rank} axes. Count from 0, or from -1 at the right."
         )
-    return int(dim) % span
+    return index(dim) % span
 
 
 def axes(dim: int | Sequence[int] | None, rank: int, op: str) -> tuple[int, ...]:
@@ -125,7 +126,7 @@ def fill_in(shape: Sequence[int], count: int | None, op: str) -> Shape:
     Raises:
         ShapeError: two -1, a negative size, or a count that does not fit.
     """
-    sizes = tuple(int(size) for size in shape)
+    sizes = tuple(map(index, shape))
     holes = [i for i, size in enumerate(sizes) if size == -1]
     if len(holes) > 1 or any(size < -1 for size in sizes):
         raise ShapeError(f"{op}: not a shape: got {sizes}, expected sizes >= 0 and one -1 at most.")

@@ -159,7 +159,14 @@ def _in_order(dataset: Any, shuffle: bool, generator: GeneratorLike) -> Iterable
 
 def _as_it_is(item: object) -> object:
     """Return arrays as tensors and all else unchanged: what a loader does to single items."""
-    return tensor(item) if isinstance(item, np.ndarray) else item
+    if isinstance(item, Mapping):
+        return {key: _as_it_is(value) for key, value in item.items()}
+    if isinstance(item, tuple) and hasattr(item, "_fields"):
+        make: Callable[..., object] = type(item)
+        return make(*map(_as_it_is, item))
+    if isinstance(item, tuple | list):
+        return [*map(_as_it_is, item)]
+    return tensor(item) if isinstance(item, np.ndarray | np.generic) else item
 
 
 def default_collate(batch: Sequence[Any]) -> Any:

@@ -123,6 +123,11 @@ class WeightedRandomSampler(Sampler):
                 f"WeightedRandomSampler: got weights {w!r}, expected one axis of finite numbers, "
                 "none negative and one or more positive."
             )
+        if not replacement and num_samples > np.count_nonzero(w):
+            raise ArgumentError(
+                f"WeightedRandomSampler: got num_samples {num_samples} without replacement, "
+                f"expected at most {np.count_nonzero(w)}, one for each weight that is not 0."
+            )
         self.weights = w
         self.num_samples = num_samples
         self.replacement = replacement

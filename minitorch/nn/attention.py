@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from minitorch.arrays.library import DeviceLike, DTypeLike
-from minitorch.errors import ArgumentError, ShapeError
+from minitorch.errors import ArgumentError, DTypeError, ShapeError
 from minitorch.nn import functional as F
 from minitorch.nn import init
 from minitorch.nn.linear import Linear
@@ -101,7 +101,8 @@ class MultiheadAttention(Module):
             average_attn_weights: the mean over heads; otherwise (N, heads, L, S).
             is_causal: says that `attn_mask` is the causal one, which must be given.
         Raises:
-            ShapeError: query, key and value do not fit each other.
+            ShapeError: query, key, value and `attn_mask` do not fit each other.
+            DTypeError: a mask is neither of bools nor of floats.
         """
         if is_causal and attn_mask is None:
             raise ArgumentError("MultiheadAttention: got is_causal without attn_mask. Give both.")
@@ -140,13 +141,11 @@ class MultiheadAttention(Module):
             )
 
     def _project(self, *inputs_NLE: Any) -> list[Any]:
-        own, size = self._parameters, self.embed_dim
+        size, packed, bias = self.embed_dim, self.in_proj_weight, self.in_proj_bias
         projected = []
         for i, (name, x) in enumerate(zip("qkv", inputs_NLE, strict=True)):
             rows = slice(i * size, (i + 1) * size)
-            packed = own["in_proj_weight"]
-            weight = own[f"{name}_proj_weight"] if packed is None else packed[rows]
-            bias = own["in_proj_bias"]
+            weight = getattr(self, f"{name}_proj_weight") if packed is None else packed[rows]
             projected.append(F.linear(x, weight, None if bias is None else bias[rows]))
         return projected
 
@@ -163,6 +162,12 @@ class MultiheadAttention(Module):
             wide = _as_additive_mask(padding.unsqueeze(0) if single else padding, scores_NHLS)
             total = total + wide.unsqueeze(1).unsqueeze(1)
         if mask is not None:
+            n, h, *plane = scores_NHLS.shape
+            if tuple(mask.shape) not in (tuple(plane), (n * h, *plane)):
+                raise ShapeError(
+                    f"MultiheadAttention: got attn_mask {tuple(mask.shape)}, expected "
+                    f"{tuple(plane)}, or {(n * h, *plane)} for each head of each row."
+                )
             wide = _as_additive_mask(mask, scores_NHLS)
             if wide.ndim == 3:
                 wide = wide.reshape(-1, self.num_heads, *wide.shape[1:])
@@ -172,7 +177,12 @@ class MultiheadAttention(Module):
 
 def _as_additive_mask(mask: Tensor, like: Tensor) -> Tensor:
     """Return the numbers that a mask adds."""
-    if mask.dtype.kind != "b":
+    if mask.dtype.kind == "f":
         return mask
+    if mask.dtype.kind != "b":
+        raise DTypeError(
+            f"MultiheadAttention: got a mask of {mask.dtype}, expected bools (True where attention "
+            "is not allowed) or floats to add. Compare first: mask == 0."
+        )
     zero = tensor(0.0, dtype=like.dtype, device=like.device)
     return zero.expand(*mask.shape).masked_fill(mask, -math.inf)

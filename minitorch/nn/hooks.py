@@ -6,6 +6,7 @@ Source: torch's `BackwardHook`, an identity on each side of the forward.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from minitorch.errors import GradientError
 from minitorch.tensor.function import Function
 from minitorch.tensor.tensor import Tensor
 
@@ -72,7 +73,13 @@ def _call_with_backward_hooks(
         for hook in hooks:
             replaced = hook(module, grad_input, arrived[-1])
             if replaced is not None:
-                grad_input = replaced if isinstance(replaced, tuple) else (replaced,)
+                given = replaced if isinstance(replaced, tuple) else (replaced,)
+                if len(given) != len(grad_input):
+                    raise GradientError(
+                        f"register_full_backward_hook: a hook of {type(module).__name__} returned "
+                        f"{len(given)} gradients, expected {len(grad_input)}, one for each input."
+                    )
+                grad_input = given
         return grad_input
 
     def note_outputs(grad_output: Grads) -> Grads:

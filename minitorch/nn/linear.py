@@ -55,8 +55,11 @@ class Linear(Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Return shape (..., O) for an input of shape (..., I)."""
-        own = self._parameters
-        return F.linear(input, own["weight"], own["bias"])
+        try:
+            weight, bias = self._parameters["weight"], self._parameters["bias"]
+        except KeyError:  # a tensor in a parameter's place: pruned, or computed by a hook
+            weight, bias = self.weight, self.bias
+        return F.linear(input, weight, bias)
 
     def extra_repr(self) -> str:
         has_bias = self.bias is not None

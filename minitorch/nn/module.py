@@ -137,24 +137,24 @@ class Module:
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
         """Add a parameter by name; None keeps the name with nothing in it."""
-        self._check_name(name, param, Parameter)
+        self._check_name(name, param, Parameter, "_parameters")
         self._parameters[name] = param
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that is state but is not trained; `persistent` puts it in the state_dict."""
-        self._check_name(name, tensor, Tensor)
+        self._check_name(name, tensor, Tensor, "_buffers")
         self._buffers[name] = tensor
         if not persistent:
             self.__dict__["_unsaved"].add(name)
 
     def add_module(self, name: str, module: "Module | None") -> None:
         """Add a child by name."""
-        self._check_name(name, module, Module)
+        self._check_name(name, module, Module, "_modules")
         self._modules[name] = module
 
     register_module = add_module
 
-    def _check_name(self, name: str, value: object, kind: type) -> None:
+    def _check_name(self, name: str, value: object, kind: type, store: str) -> None:
         where = f"{type(self).__name__}: cannot register {name!r}"
         if "_parameters" not in self.__dict__:
             raise _not_initialised(self)
@@ -162,7 +162,7 @@ class Module:
             raise TypeError(f"{where}: got a name of type {type(name).__name__}, expected str.")
         if "." in name or not name:
             raise KeyError(f"{where}: a name must not be empty nor hold a dot.")
-        if hasattr(self, name) and not any(name in self.__dict__[store] for store in STORES):
+        if hasattr(self, name) and name not in self.__dict__[store]:
             raise KeyError(f"{where}: the attribute exists already.")
         if value is not None and not isinstance(value, kind):
             got, expected = type(value).__name__, kind.__name__

@@ -76,6 +76,10 @@ class _Cell(Module):
             )
             state = (start,) * self.states
         held = state if isinstance(state, tuple) else (state,)
+        if len(held) != self.states:
+            raise ArgumentError(
+                f"{self._get_name()}: got {len(held)} tensors as the state, expected {self.states}."
+            )
         from_x = F.linear(x, self.weight_ih, self.bias_ih)
         from_h = F.linear(held[0], self.weight_hh, self.bias_hh)
         after = STEPS[self.kind](from_x, from_h, held)
@@ -254,7 +258,7 @@ class _Recurrent(Module):
     def _run(self, x_LNI: Any, suffix: str, first: State) -> tuple[Any, State]:
         """Return the outputs (L, N, H) of one layer in one direction, and its last state."""
         names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")[: 4 if self.bias else 2]
-        weights: Any = [self._parameters[name + suffix] for name in names]
+        weights: Any = [getattr(self, name + suffix) for name in names]
         backwards = suffix.endswith("_reverse")
         results = recurrence(self.kind, backwards, x_LNI, weights, first)
         length = len(x_LNI)

@@ -17,7 +17,7 @@ from ..arrays.library import (
     int64,
     to_numpy,
 )
-from ..errors import ArgumentError
+from ..errors import ArgumentError, ShapeError
 from ..op import FixedSpec, Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from .elementwise.unary import zeros_like
 from .reducing.sorting import order
@@ -123,8 +123,9 @@ class Multinomial(Flat):
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the positions; drawn on the host, whatever the device."""
         weights = np.atleast_2d(to_numpy(x)).astype(np.float64)
-        if (weights < 0).any() or not (weights.sum(-1) > 0).all():
-            raise ArgumentError("multinomial: expected weights of 0 or more, and not all 0.")
+        fit = np.isfinite(weights) & (weights >= 0)
+        if not fit.all() or not (weights.sum(-1) > 0).all():
+            raise ArgumentError("multinomial: expected finite weights of 0 or more, not all 0.")
         if not self.replacement and self.num_samples > (weights > 0).sum(-1).min():
             raise ArgumentError(
                 f"multinomial: got {self.num_samples} samples, expected at most one for each "
@@ -163,7 +164,10 @@ def multinomial(
     Raises:
         ArgumentError: a negative weight, no weight, or more samples than weights without
             replacement.
+        ShapeError: not one or two axes.
     """
+    if len(input.shape) not in (1, 2):
+        raise ShapeError(f"multinomial: got weights {tuple(input.shape)}, expected 1 or 2 axes.")
     return apply(Multinomial(num_samples, replacement, generator), input)
 
 

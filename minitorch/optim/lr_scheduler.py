@@ -16,13 +16,17 @@ from minitorch.errors import ArgumentError
 from minitorch.optim.optimizer import Optimizer
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, init=False)
 class LRScheduler:
-    """Base of the schedules; a subclass gives `_value`."""
+    """Base of the schedules; a subclass gives `_value`, or, as in PyTorch, `get_lr`."""
 
     optimizer: Optimizer
     last_epoch: int = field(default=-1, kw_only=True)
     sets: ClassVar[bool] = False
+
+    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
+        self.optimizer, self.last_epoch = optimizer, last_epoch
+        self.__post_init__()
 
     def __post_init__(self) -> None:
         groups = self.optimizer.param_groups
@@ -35,13 +39,20 @@ class LRScheduler:
     def step(self) -> None:
         """Move on by one and set the rate of every group. Call it after `optimizer.step()`."""
         self.last_epoch += 1
+        for group, rate in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
+            group["lr"] = rate
+
+    def get_lr(self) -> list[float]:
+        """Return the rate of every group at `last_epoch`."""
+        rates = []
         for i, group in enumerate(self.optimizer.param_groups):
             value, base, t = self._value_of(i), self.base_lrs[i], self.last_epoch
             now, before = value(t, base), value(t - 1, base) if t else base
             if self.sets or not before:
-                group["lr"] = now
+                rates.append(now)
             else:
-                group["lr"] = group["lr"] * (now / before) if t else group["lr"] * now / before
+                rates.append(group["lr"] * (now / before) if t else group["lr"] * now / before)
+        return rates
 
     def _value_of(self, index: int) -> Callable[[int, float], float]:
         return self._value

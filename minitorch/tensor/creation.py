@@ -1,6 +1,7 @@
 """New tensors: from data, filled with one number, or counting."""
 
 import math
+import operator
 from typing import Any, TypedDict, Unpack
 
 import numpy as np
@@ -39,7 +40,16 @@ class Options(TypedDict, total=False):
 
 
 def from_numpy(array: Array) -> Tensor:
-    """Return a tensor that shares memory with a NumPy array."""
+    """Return a tensor that shares memory with a NumPy array.
+
+    Raises:
+        DTypeError: a tensor, which `jit` also makes of arrays that it gets.
+    """
+    if isinstance(array, Tensor):
+        raise DTypeError(
+            "from_numpy: got a tensor, expected a NumPy array. Leave it out, or use as_tensor, "
+            "which takes both: in a jitted function arguments that are arrays are tensors."
+        )
     as_dtype(array.dtype)
     return Tensor._new(array)
 
@@ -138,7 +148,7 @@ def linspace(start: float, end: float, steps: int, **options: Unpack[Options]) -
     """Return `steps` numbers from `start` to `end`, both included."""
     if steps < 0:
         raise ArgumentError(f"linspace: got {steps} steps, expected 0 or more.")
-    return _wrap(np.linspace(float(start), float(end), int(steps)), None, **options)
+    return _wrap(np.linspace(float(start), float(end), operator.index(steps)), None, **options)
 
 
 def eye(n: int, m: int | None = None, **options: Unpack[Options]) -> Tensor:
@@ -239,6 +249,7 @@ def randint(
         high, size = None, high
     if high is None:
         low, high = 0, low
+    low, high = operator.index(low), operator.index(high)
     if high <= low:
         raise ArgumentError(f"randint: got {low} to {high}, expected a range with a number in it.")
     place, shape = _arrays.device(device), _shape("randint", (size,))
@@ -248,9 +259,10 @@ def randint(
 
 def randperm(n: int, *, generator: Generator | None = None, device: DeviceLike = "cpu") -> Tensor:
     """Return 0 to n - 1 in random order."""
+    shape = _shape("randperm", (n,))
     place = _arrays.device(device)
     source = generator or default_generator(place)
-    return Tensor._draw(Permutation((n,), int64, generator=source), place)
+    return Tensor._draw(Permutation(shape, int64, generator=source), place)
 
 
 def normal(

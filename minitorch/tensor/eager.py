@@ -27,7 +27,7 @@ from ..arrays.library import (
 )
 from ..arrays.promotion import result_type
 from ..errors import AxisError, DeviceError, DTypeError, MinitorchError, ShapeError
-from ..op import Op, Spec, Value, common_dtype
+from ..op import Op, Spec, Value, check_result, common_dtype
 from ..ops.elementwise.casting import Cast, Move
 from ..ops.elementwise.halves import compute_in_float32
 
@@ -100,7 +100,9 @@ def run_op(op: Op, arrays: list[Array]) -> Array:
         compute = partial(compute_widened, op, op.compute)
     elif arrays[0].dtype is float16:
         compute = partial(compute_in_float32, op)
-    return quiet.run(compute, xp, *arrays) if op.on_arrays else compute(xp, *arrays)
+    if op.on_arrays:
+        return quiet.run(compute, xp, *arrays)
+    return check_result(op, compute(xp, *arrays))
 
 
 def prepare(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> tuple["Tensor", ...]:

@@ -30,7 +30,7 @@ from ..arrays.library import (
 )
 from ..backward import backward
 from ..errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
-from ..op import Op
+from ..op import Op, check_result
 from ..ops.elementwise.halves import compute_in_float32
 from .conversions import Exchange
 from .eager import explain, host_arrays, prepare, quiet, run_op
@@ -106,7 +106,7 @@ class Tensor(Exchange):
                 else:
                     result = quiet.run(op.compute, np, *arrays)
             else:  # a learner's operator, which might come back into that context
-                result = op.compute(np, *arrays)
+                result = check_result(op, op.compute(np, *arrays))
         except Exception as error:
             better = explain(op, inputs, error)
             if better is error:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import minitorch
 from minitorch import nn, optim
 from minitorch.arrays.generator import manual_seed
 from minitorch.errors import ArgumentError, DTypeError, GradientError, MinitorchError
@@ -110,6 +111,21 @@ def test_a_module_that_forgot_its_init_says_so() -> None:
 def test_names_that_cannot_be_are_refused(name: Any) -> None:
     with pytest.raises((KeyError, TypeError)):
         nn.Module().register_parameter(name, nn.Parameter(tensor([1.0])))
+
+
+@pytest.mark.parametrize("lib", [torch, minitorch])
+def test_a_name_is_registered_as_one_kind_alone(lib: Any) -> None:
+    module = lib.nn.Sequential(lib.nn.Linear(1, 1))
+    module.register_buffer("rows", lib.zeros(1))
+    module.register_buffer("rows", lib.ones(1))
+    for register, name, value in [
+        (module.register_buffer, "0", lib.ones(1)),
+        (module.register_parameter, "rows", lib.nn.Parameter(lib.ones(1))),
+        (module.add_module, "rows", lib.nn.ReLU()),
+    ]:
+        with pytest.raises(KeyError, match="exists"):
+            register(name, value)
+    assert list(module.state_dict()) == ["rows", "0.weight", "0.bias"]
 
 
 def test_a_misspelt_attribute_is_an_attribute_error() -> None:

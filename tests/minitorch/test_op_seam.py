@@ -7,7 +7,7 @@ import pytest
 
 import minitorch
 from minitorch import graph
-from minitorch.errors import GradientError, NoGradientRule, ShapeError
+from minitorch.errors import DTypeError, GradientError, NoGradientRule, ShapeError
 
 
 class Exp(minitorch.Op):
@@ -106,6 +106,20 @@ def test_a_learners_own_error_in_compute_arrives_as_it_is() -> None:
 
     with pytest.raises(KeyError, match="mine"):
         Broken()(leaf(1.0))
+
+
+@pytest.mark.parametrize("result", [None, 1.0, [1.0], (np.ones(1), np.ones(1)), leaf(1.0)])
+def test_what_compute_returns_is_one_array(result: object) -> None:
+    class Odd(minitorch.Op):
+        def compute(self, xp: Any, x: Any) -> Any:
+            return result
+
+    expected = rf"Odd.compute: got {type(result).__name__} as its result"
+    for x in (leaf(1.0), graph.placeholder("float64", (1,))):
+        with pytest.raises(DTypeError, match=expected):
+            Odd()(x)
+    with pytest.raises(DTypeError, match=expected):
+        graph.jit(Odd())(leaf(1.0))
 
 
 def test_a_gradient_that_hands_on_one_tensor_twice_gives_separate_gradients() -> None:

@@ -157,3 +157,26 @@ def test_a_loaded_state_continues() -> None:
 def test_what_makes_no_sense_is_refused(build: Callable[[Any], Any]) -> None:
     with pytest.raises(ArgumentError):
         build(pair()[0])
+
+
+def test_a_schedule_of_ones_own_gives_rates_by_get_lr() -> None:
+    def warm(base: type[Any]) -> type[Any]:
+        class Warm(base):
+            def __init__(self, optimizer: Any, steps: int, last_epoch: int = -1) -> None:
+                self.steps = steps
+                super().__init__(optimizer, last_epoch)
+
+            def get_lr(self) -> list[float]:
+                return [lr * min(1.0, (self.last_epoch + 1) / self.steps) for lr in self.base_lrs]
+
+        return Warm
+
+    found = []
+    for lib, optimizer in zip((optim, torch.optim), pair(), strict=True):
+        schedule = warm(lib.lr_scheduler.LRScheduler)(optimizer, 3)
+        found.append([schedule.get_last_lr()])
+        for _ in range(4):
+            optimizer.step()
+            schedule.step()
+            found[-1].append(schedule.get_last_lr())
+    assert found[0] == found[1]

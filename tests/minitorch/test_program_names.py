@@ -334,6 +334,16 @@ def test_a_loader_takes_what_torchs_takes() -> None:
     assert 0 in numbered
 
 
+@pytest.mark.parametrize("lib", BOTH)
+def test_arrays_in_a_single_item_are_tensors(lib: Any) -> None:
+    load = importlib.import_module(f"{lib.__name__}.utils.data").DataLoader
+    item = {"x": np.ones(2, np.float32), "pair": (np.float64(2.0), 3), "name": "a"}
+    (found,) = load([item], batch_size=None)
+    assert found["x"].dtype is lib.float32
+    assert found["pair"][0].dtype is lib.float64
+    assert [type(found["pair"]), found["pair"][1], found["name"]] == [list, 3, "a"]
+
+
 def test_a_recurrent_network_has_nothing_to_flatten() -> None:
     net = nn.LSTM(2, 3)
     net.flatten_parameters()
@@ -443,6 +453,40 @@ def test_a_backward_hook_sees_what_torchs_sees(requires: bool) -> None:
         calls.append(net.weight.grad.tolist())
         seen.append(calls)
     assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("lib", BOTH)
+def test_a_backward_hook_returns_one_gradient_for_each_input(lib: Any) -> None:
+    net = lib.nn.Linear(3, 2)
+    net.register_full_backward_hook(lambda module, grad_input, grad_output: grad_input * 2)
+    with pytest.raises(RuntimeError, match=r"2.* expected 1"):
+        net(lib.ones(1, 3, requires_grad=True)).sum().backward()
+
+
+@pytest.mark.parametrize("name", ["Linear", "GRU", "MultiheadAttention"])
+def test_a_hook_computes_the_weights_of_a_layer(name: str) -> None:
+    found = []
+    for lib in BOTH:
+        layer = {"Linear": (4, 4), "GRU": (4, 4), "MultiheadAttention": (4, 2)}[name]
+        net = getattr(lib.nn, name)(*layer)
+        weight = next(key for key, value in net.named_parameters() if value.ndim == 2)
+        with lib.no_grad():
+            for i, param in enumerate(net.parameters()):
+                param.copy_(lib.arange(float(param.numel())).reshape(param.shape) / 9 - i)
+        whole = lib.nn.Parameter(getattr(net, weight).detach())
+        delattr(net, weight)
+
+        def prune(module: Any, args: Any, weight: str = weight, whole: Any = whole) -> None:
+            setattr(module, weight, whole * (whole > 0))
+
+        net.register_forward_pre_hook(prune)
+        x = lib.ones(1, 2, 4)
+        result = net(*[x] * 3) if name == "MultiheadAttention" else net(x)
+        result = result if lib.is_tensor(result) else result[0]
+        result.sum().backward()
+        found.append((result.detach().numpy(), whole.grad.numpy()))
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 def words(lib: Any) -> list[Any]:

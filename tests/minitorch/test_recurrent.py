@@ -309,3 +309,11 @@ def test_a_padded_batch_is_packed_and_padded_again_and_wrong_lengths_are_refused
     narrow = nn.utils.rnn.pack_padded_sequence(minitorch.ones(4, 2, 3), [4, 2])
     with pytest.raises(ShapeError, match=r"^LSTM: got input \(6, 3\), expected"):
         nn.LSTM(5, 2)(narrow)
+
+
+def test_a_cell_asks_for_as_many_states_as_it_has() -> None:
+    x, h = minitorch.ones(2, 3), minitorch.ones(2, 4)
+    with pytest.raises(ArgumentError, match="LSTMCell: got 1 tensors as the state, expected 2"):
+        nn.LSTMCell(3, 4)(x, h)
+    with pytest.raises(ArgumentError, match="GRUCell: got 2 tensors as the state, expected 1"):
+        nn.GRUCell(3, 4)(x, (h, h))

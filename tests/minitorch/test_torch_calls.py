@@ -73,6 +73,16 @@ def sloped(name: str, a: Any, b: Any, dtype: str) -> Call:
     return call
 
 
+def masked(mask: Call) -> Call:
+    """Attention of two heads, over two rows of four queries and five keys, with a mask."""
+
+    def call(lib: Any) -> Any:
+        q, kv = lib.ones(2, 4, 6), lib.ones(2, 5, 6)
+        return lib.nn.MultiheadAttention(6, 2, batch_first=True)(q, kv, kv, attn_mask=mask(lib))
+
+    return call
+
+
 NO_NUMBER = np.where(IMAGE.max() == IMAGE, np.nan, IMAGE)
 SAME: dict[str, Call] = {
     **{
@@ -240,6 +250,32 @@ REFUSED: dict[str, Call] = {
     "another triangle": lambda lib: lib.linalg.eigh(lib.tensor(MATRIX), "M"),
     "the norm of three axes": lambda lib: lib.linalg.norm(lib.ones(2, 2, 2), 1),
     "another norm": lambda lib: lib.linalg.norm(lib.ones(2, 2), 3),
+    "a grid of matrices": lambda lib: lib.meshgrid(lib.ones(2, 3), lib.ones(2), indexing="ij"),
+    "draws by weights that are infinite": lambda lib: lib.tensor([math.inf, 1.0]).multinomial(1),
+    "whole numbers up to two and a half": lambda lib: lib.randint(0, 2.5, (2,)),
+    "draws from a number": lambda lib: lib.tensor(3.0).multinomial(1),
+    "an equation with a number": lambda lib: lib.einsum("i1->i", lib.ones(3, 1)),
+    "one mask for each row, not for each head": masked(lambda lib: lib.zeros(2, 4, 5)),
+    "a mask of one row": masked(lambda lib: lib.zeros(1, 5)),
+    "sizes that are no whole numbers": lambda lib: lib.zeros(5 / 2, 3),
+    "one size that is no whole number": lambda lib: lib.nn.Linear(4 / 2, 3),
+    "a shape that is no whole numbers": lambda lib: lib.ones(6).view(6 / 2, 2),
+    "an axis that is no whole number": lambda lib: lib.ones(2, 2).transpose(0.0, 1),
+    "pieces that are no whole numbers": lambda lib: lib.ones(4).split([1.5, 2.5]),
+    "one and a half pieces": lambda lib: lib.ones(4).chunk(1.5),
+    "a border of one half": lambda lib: lib.nn.functional.pad(lib.ones(3), (0.5, 1)),
+    "padding by halves": lambda lib: lib.nn.functional.conv2d(
+        lib.ones(1, 1, 3, 3), lib.ones(1, 1, 2, 2), padding=(0.5, 1)
+    ),
+    "two and a half steps": lambda lib: lib.linspace(0, 1, 2.5),
+    "rows up to one half": lambda lib: lib.ones(4)[: 4 / 2],
+    "minus one numbers in random order": lambda lib: lib.randperm(-1),
+    "a weight for each of four classes of three": lambda lib: lib.nn.functional.nll_loss(
+        lib.ones(2, 3), lib.tensor([0, 1]), weight=lib.ones(4)
+    ),
+    "a mask of integers": lambda lib: lib.nn.functional.scaled_dot_product_attention(
+        *[lib.ones(1, 2, 2)] * 3, attn_mask=lib.ones(2, 2).long()
+    ),
     "a row that is not there": lambda lib: lib.nn.Embedding(3, 2, max_norm=1.0)(lib.tensor([3])),
 }
 
@@ -258,8 +294,21 @@ def test_a_call_gives_torchs_values_in_torchs_dtypes(what: str) -> None:
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_torch_refuses_is_refused_by_an_error_of_ours(what: str) -> None:
     assert outcome(REFUSED[what], torch) is None
-    with pytest.raises((MinitorchError, IndexError, ValueError)):
+    with pytest.raises((MinitorchError, IndexError, ValueError, TypeError)):
         REFUSED[what](minitorch)
+
+
+def test_masks_of_integers_are_refused_with_a_next_step() -> None:
+    with pytest.raises(AssertionError, match="only bool and floating"):
+        masked(lambda lib: lib.ones(4, 5).long())(torch)
+    with pytest.raises(DTypeError, match="mask == 0"):
+        masked(lambda lib: lib.ones(4, 5).long())(minitorch)
+
+
+@pytest.mark.parametrize("name", ["split", "chunk"])
+def test_a_number_has_no_axis_to_cut(name: str) -> None:
+    with pytest.raises(MinitorchError, match=f"{name}: got a 0-d value"):
+        getattr(minitorch.tensor(1.0), name)(1)
 
 
 def test_antialias_and_singular_matrices_are_refused_with_a_next_step() -> None:

@@ -13,6 +13,7 @@ from ...sweep import Rule, ancestors, count_uses, sweep
 from ...vjp import on_values
 from ..shapes.deferred import any_late, late, unknown
 from ..shapes.sizes import comes_of_none
+from ..shapes.static import agree
 from .graph import add_location
 from .node import Constant, Node, convert
 from .order import list_needed
@@ -106,6 +107,10 @@ def _seeds(roots: Sequence[Node], arriving: Sequence[object]) -> dict[Node, Node
             )
         ones = Constant(np.ones((), y.dtype), graph=y.graph) if grad is None else None
         seed = convert(grad, y.dtype) if ones is None else expand_to(ones, y)
+        if not agree(seed.shape, y.shape):
+            raise y.error(
+                f"gradients: got grad_ys of shape {seed.shape} for {y.name!r}, expected {y.shape}."
+            )
         seeds[y] = seeds[y] + seed if y in seeds else seed
     return seeds
 

@@ -49,6 +49,7 @@ def scaled_dot_product_attention(
     Raises:
         ShapeError: E differs, or S of key and value.
         ArgumentError: both a mask and `is_causal`, or `dropout_p` is not a probability.
+        DTypeError: the mask is neither of bools nor of floats.
 
     Source: Vaswani et al., arXiv:1706.03762, 2017, section 3.2.1.
     """
@@ -70,6 +71,11 @@ def scaled_dot_product_attention(
         )
     if attn_mask is not None and is_causal:
         raise ArgumentError("scaled_dot_product_attention: got a mask and is_causal, expected one.")
+    if attn_mask is not None and as_dtype(attn_mask.dtype).kind not in "bf":
+        raise DTypeError(
+            f"scaled_dot_product_attention: got a mask of {attn_mask.dtype}, expected bools (True "
+            "where attention goes) or floats to add. Compare first: mask == 1."
+        )
     if not 0.0 <= dropout_p <= 1.0:
         raise ArgumentError(
             f"scaled_dot_product_attention: got dropout_p = {dropout_p}, expected a probability, "

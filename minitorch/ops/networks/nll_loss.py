@@ -197,6 +197,9 @@ def nll_loss(
             f"nll_loss: got target {tuple(target.shape)} for input {tuple(input.shape)}, expected "
             f"{expected}."
         )
+    count = input.shape[d]
+    if weight is not None and count is not None and tuple(weight.shape) != (count,):
+        raise ShapeError(f"nll_loss: got weights {tuple(weight.shape)}, expected ({count},).")
     x, classes = input, target
     if not d:
         x, classes = insert_axes(x, (0,)), insert_axes(classes, (0,))

@@ -4,11 +4,9 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from ...errors import ArgumentError, ShapeError
 from ...op import Kind, Methods, apply
-from ..shaping.movement import insert_axes, remove_axes, reshape
+from ..shaping.movement import insert_axes, remove_axes, reshape, sizes
 from ..unknown_sizes import put_off
 from .convolution import Convolve, ConvolveBack, Geometry
 
@@ -35,10 +33,9 @@ def each(name: str, value: Any, count: int) -> tuple[int, ...]:
 
     Raises:
         ArgumentError: another count.
+        DTypeError: one is no whole number.
     """
-    if isinstance(value, int | np.integer):
-        return (int(value),) * count
-    numbers = tuple(int(n) for n in value)
+    numbers = sizes((value,))
     numbers = numbers * count if len(numbers) == 1 else numbers
     if len(numbers) != count:
         raise ArgumentError(f"{name}: got {numbers}, expected one number or {count}.")
@@ -184,8 +181,10 @@ def conv_transpose2d(
         raise ArgumentError(
             f"{name}: got output_padding {more}, expected less than stride or dilation."
         )
-    sizes = zip(input.shape[2:], weight.shape[2:], steps, geometry.padding, gaps, more, strict=True)
-    image = tuple((n - 1) * s - 2 * p + d * (k - 1) + m + 1 for n, k, s, p, d, m in sizes)
+    each_size = zip(
+        input.shape[2:], weight.shape[2:], steps, geometry.padding, gaps, more, strict=True
+    )
+    image = tuple((n - 1) * s - 2 * p + d * (k - 1) + m + 1 for n, k, s, p, d, m in each_size)
     if min(image) < 1:
         raise ShapeError(f"{name}: nothing is left: the result would have size {image}.")
     x = apply(ConvolveBack(geometry, image), input, weight)

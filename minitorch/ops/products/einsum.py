@@ -86,6 +86,9 @@ def einsum(equation: str, *operands: Any) -> Any:
     """
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = tuple(operands[0])
+    if not isinstance(equation, str):
+        kind = type(equation).__name__
+        raise ArgumentError(f"einsum: got {kind}, expected an equation such as 'ij,jk->ik' first.")
     terms, result = _parse(equation.replace(" ", ""), operands)
     values = list(operands)
     sizes = {c: 1 for term in terms for c in term}
@@ -141,6 +144,8 @@ def _parse(equation: str, operands: tuple[Any, ...]) -> tuple[list[str], str]:
         t.replace("...", dots[len(dots) - n :] if n else "")
         for t, n in zip(terms, hidden, strict=True)
     ]
+    if others := set("".join(spelled)) - set(string.ascii_letters):
+        raise ArgumentError(f"einsum: got {min(others)!r} in {equation!r}, expected letters.")
     if not arrow:
         once = sorted(c for c in set("".join(terms)) - {"."} if "".join(terms).count(c) == 1)
         return spelled, dots + "".join(once)

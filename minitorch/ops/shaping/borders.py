@@ -1,6 +1,7 @@
 """Borders around a tensor: of one number, or copied from within."""
 
 import builtins
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,7 +79,7 @@ def pad(x: Kind, pad: Sequence[int], mode: str = "constant", value: float | None
         ArgumentError: an unknown mode, widths not in pairs or for too many axes.
         ShapeError: a reflecting or circular border wider than the value.
     """
-    rank, widths = len(x.shape), [int(n) for n in pad]
+    rank, widths = len(x.shape), [*map(operator.index, pad)]
     if len(widths) % 2 or len(widths) > 2 * rank:
         raise ArgumentError(
             f"pad: got {len(widths)} widths, expected pairs for {rank} axes at most."

@@ -5,6 +5,7 @@ when it holds tensors of indices or masks, which are inputs of the operator. The
 element back where it came from: `PlaceAdd` (an element taken twice gets both gradients).
 """
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -289,11 +290,12 @@ def split_index(index: object) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 def _slice(item: slice) -> slice:
     if item.step is None and type(item.start) in _PLAIN and type(item.stop) in _PLAIN:
         return item
-    if item.step is not None and int(item.step) <= 0:
+    if item.step is not None and operator.index(item.step) <= 0:
         raise ArgumentError(
             f"index: got step {item.step}, expected 1 or more. Use flip to go back."
         )
-    return slice(*(None if n is None else int(n) for n in (item.start, item.stop, item.step)))
+    bounds = (item.start, item.stop, item.step)
+    return slice(*(None if n is None else operator.index(n) for n in bounds))
 
 
 _PLAIN = frozenset([int, type(None)])
@@ -343,7 +345,7 @@ def narrow(x: Kind, dim: int, start: int, length: int) -> Kind:
 def select(x: Kind, dim: int, index: int) -> Kind:
     """Return the slice `index` along `dim`, without that axis; a view."""
     d = axis(dim, len(x.shape), "select")
-    return apply(Slice((*(slice(None),) * d, int(index))), x)
+    return apply(Slice((*(slice(None),) * d, operator.index(index))), x)
 
 
 def nonzero(x: Kind, *, as_tuple: bool = False) -> Kind | tuple[Kind, ...]:

@@ -4,6 +4,7 @@ import builtins
 import functools
 import itertools
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -161,8 +162,10 @@ def split(x: Kind, split_size: int | Sequence[int], dim: int = 0) -> tuple[Kind,
     """Return `x` cut along `dim` into pieces of one size (the last may be smaller), or of several.
 
     Raises:
-        ShapeError: given sizes do not add up to the size of the axis.
+        ShapeError: given sizes do not add up to the size of the axis, or there is no axis.
     """
+    if not x.shape:
+        raise ShapeError("split: got a 0-d value, expected at least 1 axis.")
     d = axis(dim, len(x.shape), "split")
     total = int(x.shape[d])
     if isinstance(split_size, int):
@@ -171,7 +174,7 @@ def split(x: Kind, split_size: int | Sequence[int], dim: int = 0) -> tuple[Kind,
         count = builtins.max(1, math.ceil(total / split_size) if split_size else 1)
         starts = [i * split_size for i in range(count)]
         return _cut(x, d, [(s, builtins.min(s + split_size, total)) for s in starts])
-    pieces = [int(size) for size in split_size]
+    pieces = list(sizes((split_size,)))
     if builtins.sum(pieces) != total or builtins.min(pieces, default=0) < 0:
         raise ShapeError(f"split: sizes do not add up: got {pieces} for axis {d} of size {total}.")
     ends = itertools.accumulate(pieces, initial=0)
@@ -196,8 +199,10 @@ def chunk(x: Kind, chunks: int, dim: int = 0) -> tuple[Kind, ...]:
     Raises:
         ArgumentError: not at least one chunk.
     """
-    if chunks < 1:
+    if operator.index(chunks) < 1:
         raise ArgumentError(f"chunk: got {chunks} chunks, expected 1 or more.")
+    if not x.shape:
+        raise ShapeError("chunk: got a 0-d value, expected at least 1 axis.")
     d = axis(dim, len(x.shape), "chunk")
     size = math.ceil(x.shape[d] / chunks)
     return split(x, size, d) if size else tuple(narrow(x, d, 0, 0) for _ in range(chunks))

@@ -220,6 +220,8 @@ def meshgrid(*values: Any, indexing: str = "ij") -> tuple[Any, ...]:
     vectors = list(values[0] if isinstance(values[0], list | tuple) else values)
     if indexing not in ("ij", "xy"):
         raise ArgumentError(f"meshgrid: got indexing {indexing!r}, expected 'ij' or 'xy'.")
+    if any(len(v.shape) > 1 for v in vectors):
+        raise ShapeError(f"meshgrid: got {[v.shape for v in vectors]}, expected vectors.")
     swap = indexing == "xy" and len(vectors) > 1
     if swap:
         vectors[0], vectors[1] = vectors[1], vectors[0]

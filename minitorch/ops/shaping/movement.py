@@ -11,7 +11,7 @@ import numpy as np
 from ...arrays.allocator import rows_of
 from ...arrays.library import Array, Namespace, copy_array
 from ...arrays.shapes import Shape, axes, axis, broadcast, fill_in, is_known, numel, stretches
-from ...errors import GraphError, ShapeError
+from ...errors import DTypeError, GraphError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, Value, apply
 from ..elementwise.casting import copy_in_rows
 from .broadcasting import ExpandTo
@@ -160,10 +160,21 @@ class Flip(KeepsSpec, Movement):
 
 
 def sizes(dims: tuple[Any, ...]) -> tuple[int, ...]:
-    """Return numbers that were passed one by one, or as one sequence."""
-    if len(dims) == 1 and not isinstance(dims[0], _INTEGERS):
+    """Return numbers that were passed one by one, or as one sequence.
+
+    Raises:
+        DTypeError: one is no whole number.
+    """
+    if len(dims) == 1 and not isinstance(dims[0], (*_INTEGERS, float)):
         dims = tuple(dims[0])
-    return tuple(map(int, dims))
+    try:
+        return tuple(map(operator.index, dims))
+    except TypeError:
+        if None in dims:  # a size that a graph does not know yet
+            raise
+        raise DTypeError(
+            f"size: got {dims}, expected whole numbers. Divide sizes by //, not by /."
+        ) from None
 
 
 _INTEGERS = (int, np.integer)

@@ -209,6 +209,13 @@ def test_gradients_are_of_the_sum_of_all_ys_weighted_by_grad_ys() -> None:
     close(b, 2 * at * [1, 10] + np.exp(at))
 
 
+def test_a_gradient_that_arrives_has_the_shape_of_its_y() -> None:
+    x = tf.placeholder("float64", (None, 3))
+    tf.gradients(x * 2.0, x, grad_ys=tf.placeholder("float64", (5, None)))
+    with pytest.raises(GraphError, match=r"grad_ys of shape \(2,\).*expected \(None, 3\)"):
+        tf.gradients(x * 2.0, x, grad_ys=tf.ones([2]))
+
+
 def test_what_does_not_depend_has_no_gradient_and_a_middle_value_has_one() -> None:
     x, other = tf.Variable(np.ones(3)), tf.Variable(1.0)
     middle = x * 3.0

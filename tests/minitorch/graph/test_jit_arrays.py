@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitorch import Tensor, nn, tensor
+from minitorch import Tensor, from_numpy, nn, ones, tensor
+from minitorch.errors import DTypeError
 from minitorch.graph import jit
 
 SMALL, LARGE = 3, 100_000  # elements
@@ -103,3 +104,11 @@ def test_dtypes_are_promoted_as_ever() -> None:
         for dtype in (np.float32, np.float64):
             x = tensor(np.ones(SMALL, dtype))
             assert jit(lambda x, w=w: x * w)(x).dtype == (x * w).dtype
+
+
+def test_an_array_that_is_an_argument_is_a_tensor_already() -> None:
+    def add(x: Tensor, rows: Any) -> Any:
+        return x + from_numpy(rows)
+
+    with pytest.raises(DTypeError, match=r"from_numpy: got a tensor.*in a jitted function"):
+        jit(add)(ones(2), np.ones(2, np.float32))
