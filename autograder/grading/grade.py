@@ -93,6 +93,11 @@ class LabGrader:
         """The statements of the lab's own solution."""
         return statements_of([("code", text) for text in solution_cells(self.lab)])
 
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names that checks ask of the learner, besides the answers' own."""
+        return self.checks.find_names({*self._given, *definitions(self.solution)})
+
     def grade(self, data: bytes, *, submission: str = "") -> Report:
         """Return the report on the notebook in `data`.
 
@@ -279,7 +284,7 @@ class LabGrader:
 
     def _roots(self, tasks: Sequence[Task]) -> set[str]:
         answers = {name for task in tasks for name in task.question.defines}
-        return answers | self.checks.names
+        return answers | self.names
 
     def _note_other_lab(
         self, arrived: Submission, n_ready: int, written: Sequence[str]

@@ -97,6 +97,23 @@ def test_metadata_that_lie_change_no_grade(grader, sample_lab: Lab, name: str) -
     assert len(report.notes) == (name == "07_other")
 
 
+def test_a_variable_that_is_called_like_a_word_of_the_checks_brings_no_cell_in(
+    lab_copy, notebook, tmp_path: Path
+) -> None:
+    """The learner's `launched` is their own; `doubled`, which the lab has too, is asked for."""
+    asked = 'student.call(name, x, 2.5) - (student.value(given) or 0)\n    print("launched")'
+    in_variables = 'name, given = "scale", "doubled"\n    got = ' + asked
+    check = ('got = student.call("scale", x, 2.5)', in_variables)
+    lab = load_lab(lab_copy(checks=[check], lab=[("x = np.arange", "doubled = 0\nx = np.arange")]))
+    grader, marks = local(lab), [tmp_path / "launched", tmp_path / "doubled"]
+    launched, doubled = (f"{mark.name} = os.mkdir({str(mark)!r})" for mark in marks)
+    report = grader.grade(notebook([("code", f"import os\n{SCALE}\n{SUM}\n{launched}\n{doubled}")]))
+    assert outcomes(report)["scale"] == {CORRECT}
+    assert [mark.exists() for mark in marks] == [False, True]
+    assert "launched" in grader.checks.words
+    assert {"scale", "doubled"} <= grader.names and "launched" not in grader.names
+
+
 def test_reordered_renamed_and_copied_cells_grade_the_same(grader, sample_lab) -> None:
     content = json.loads(solution_notebook(sample_lab))
     cells = content["cells"]
