@@ -8,22 +8,28 @@ name that the lab lists. A module that is loaded again is withheld again. A pack
 loaded is not loaded for this: its names are withheld when an answer imports it, so that a lab may
 name what torch or scikit-learn have at no cost. What ends in the mark, as "sklearn:", is a whole
 package, with what it has in C: where nobody has loaded it, nobody can.
+Where answers are graded the files of withheld code cannot be read either, and no program be started
+that could (`refuse_reading`): a file that is run once more under another name has all of its code.
 """
 
 import contextlib
 import importlib
+import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 MARK = ":"  # between module and name; what has none is a module
 
 Note = Callable[[Callable[[], object]], object]
+_PROGRAMS = frozenset({"os.exec", "os.posix_spawn", "os.system", "subprocess.Popen"})
 
 
 def withhold(names: Sequence[str], note: Note = lambda undo: None) -> None:
@@ -37,6 +43,33 @@ def withhold(names: Sequence[str], note: Note = lambda undo: None) -> None:
     if names:
         sys.meta_path.insert(0, _Withholds(names, note))
     _take([n for n in names if _module_of(n).partition(".")[0] in sys.modules], note)
+
+
+def refuse_reading() -> Note:
+    """From now on refuse to read the files of code that is withheld; return what notes this.
+
+    It lasts as long as the process. Traces of errors leave out the lines of such a file.
+    """
+    files: set[str] = set()
+    realpath = os.path.realpath
+
+    def audit(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in _PROGRAMS:
+            raise PermissionError(f"{event}: got a program to start. Answers here do without one.")
+        if event == "open" and isinstance(arguments[0], str | bytes):
+            path = os.fsdecode(arguments[0])
+            if realpath(path) in files:
+                problem = "it holds what this lab has you write"
+                raise PermissionError(f"{path}: got a read, but {problem}. Write it out.")
+
+    def note(undo: Callable[[], object]) -> None:
+        for code in getattr(undo, "args", ()):
+            if isinstance(code, CodeType) and Path(code.co_filename).is_file():
+                cached = importlib.util.cache_from_source(code.co_filename)
+                files.update(map(realpath, (code.co_filename, cached)))
+
+    sys.addaudithook(audit)
+    return note
 
 
 @contextlib.contextmanager
