@@ -98,6 +98,15 @@ def test_excels_line_that_says_the_separator_is_no_head(running: Any, head: str)
     assert found["added"] == 1 and [p["line"] for p in found["problems"]] == [4]
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8", "utf-8-sig"])
+def test_a_roster_is_read_as_spreadsheets_save_it(running: Any, encoding: str) -> None:
+    text = "login\tname\nada\tÀda\u00a0L\n1.23457E+11\tBob\n1,2E+12\tEve\n1E5\tDan\n"
+    found = ask(running.staff, "PUT", "/api/roster", text.encode(encoding))[1]
+    assert found["added"] == 2 and [p["line"] for p in found["problems"]] == [3, 4]
+    assert "rounded" in found["problems"][0]["reason"]
+    assert {p.name for p in running.server.course.store.roster.learners()} == {"Àda L", "Dan"}
+
+
 def test_a_login_of_another_case_is_a_problem_and_nobody_demotes_themselves(running: Any) -> None:
     running.enroll("Ada")
     text = "login,role\nADA,\ninstructor,learner\nnew,boss\n"
