@@ -13,6 +13,7 @@ that could (`refuse_reading`): a file that is run once more under another name h
 """
 
 import contextlib
+import gc
 import importlib
 import importlib.util
 import inspect
@@ -32,7 +33,7 @@ Note = Callable[[Callable[[], object]], object]
 _PROGRAMS = frozenset({"os.exec", "os.posix_spawn", "os.system", "subprocess.Popen"})
 
 
-def withhold(names: Sequence[str], note: Note = lambda undo: None) -> None:
+def withhold(names: Sequence[str], note: Note = lambda undo: None, *, copies: bool = False) -> None:
     """Take their code from these functions, and from all methods of these classes.
 
     `note` gets what undoes each, and in grading lets it go: nobody there can take the code back.
@@ -42,7 +43,7 @@ def withhold(names: Sequence[str], note: Note = lambda undo: None) -> None:
     """
     if names:
         sys.meta_path.insert(0, _Withholds(names, note))
-    _take([n for n in names if _module_of(n).partition(".")[0] in sys.modules], note)
+    _take([n for n in names if _module_of(n).partition(".")[0] in sys.modules], note, copies)
 
 
 def refuse_reading() -> Note:
@@ -73,10 +74,14 @@ def refuse_reading() -> Note:
 
 
 @contextlib.contextmanager
-def withheld(names: Sequence[str]) -> Iterator[None]:
-    """Withhold these names for as long as this lasts."""
+def withheld(names: Sequence[str], *, copies: bool = False) -> Iterator[None]:
+    """Withhold these names for as long as this lasts.
+
+    With `copies` also from functions that were made of their code before, which takes a walk over
+    all objects: where a check withholds what a lab does not.
+    """
     before, taken = list(sys.meta_path), list[Callable[[], object]]()
-    withhold(names, taken.append)
+    withhold(names, taken.append, copies=copies)
     try:
         yield
     finally:
@@ -118,14 +123,18 @@ def _module_of(name: str) -> str:
     return name.partition(MARK)[0]
 
 
-def _take(names: Sequence[str], note: Note) -> None:
+def _take(names: Sequence[str], note: Note, copies: bool = False) -> None:
     """Take the code of these names, and note it; what is not installed is nobody's to use."""
     for name in (name for name in names if not name.endswith(MARK)):
         with contextlib.suppress(ImportError):
             value: Any = importlib.import_module(_module_of(name))
             for part in name.partition(MARK)[2].split("."):
                 holder, value = value, getattr(value, part)
-            for function in _functions(value):
+            functions = _functions(value)
+            if copies:
+                sharing = gc.get_referrers(*(function.__code__ for function in functions))
+                functions = [*functions, *(f for f in sharing if isinstance(f, FunctionType))]
+            for function in dict.fromkeys(functions):
                 note(partial(setattr, function, "__code__", function.__code__))
                 function.__code__ = _refusal(name.replace(MARK, "."), function)
             if isinstance(value, BuiltinFunctionType):
