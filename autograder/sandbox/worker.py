@@ -76,7 +76,7 @@ def preload(modules: list[str]) -> None:
             print(f"preload: {name}: {error}", file=sys.stderr)
     names = [name for name in modules if MARK in name]
     if names:
-        withhold(names, refuse_reading())
+        withhold([*names, "_posixsubprocess:fork_exec"], refuse_reading())
 
 
 def reseed() -> None:

@@ -51,7 +51,7 @@ def refuse_reading() -> Note:
 
     It lasts as long as the process. Traces of errors leave out the lines of such a file.
     """
-    files: set[str] = set()
+    files, names = set[str](), set[str]()
     realpath = os.path.realpath
 
     def audit(event: str, arguments: tuple[Any, ...]) -> None:
@@ -59,7 +59,8 @@ def refuse_reading() -> Note:
             raise PermissionError(f"{event}: got a program to start. Answers here do without one.")
         if event == "open" and isinstance(arguments[0], str | bytes):
             path = os.fsdecode(arguments[0])
-            if realpath(path) in files:
+            beside = not path.startswith("/") and path.rpartition("/")[2] in names  # of a folder
+            if beside or realpath(path) in files:
                 problem = "it holds what this lab has you write"
                 raise PermissionError(f"{path}: got a read, but {problem}. Write it out.")
 
@@ -68,6 +69,7 @@ def refuse_reading() -> Note:
             if isinstance(code, CodeType) and Path(code.co_filename).is_file():
                 cached = importlib.util.cache_from_source(code.co_filename)
                 files.update(map(realpath, (code.co_filename, cached)))
+                names.update(path.rpartition("/")[2] for path in (code.co_filename, cached))
 
     sys.addaudithook(audit)
     return note
