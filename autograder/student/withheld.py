@@ -58,8 +58,9 @@ def refuse_reading() -> Note:
         if event in _PROGRAMS:
             raise PermissionError(f"{event}: got a program to start. Answers here do without one.")
         if event == "open" and isinstance(arguments[0], str | bytes):
-            path = os.fsdecode(arguments[0])
-            beside = not path.startswith("/") and path.rpartition("/")[2] in names  # of a folder
+            path, mode = os.fsdecode(arguments[0]), arguments[1]
+            # `os.open`, which says no mode, may have an open folder that its path begins at.
+            beside = mode is None and path[:1] != "/" and path.rpartition("/")[2] in names
             if beside or realpath(path) in files:
                 problem = "it holds what this lab has you write"
                 raise PermissionError(f"{path}: got a read, but {problem}. Write it out.")
