@@ -9,7 +9,7 @@ import builtins
 import re
 import traceback
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -128,11 +128,23 @@ class Check:
 
 @dataclass(frozen=True)
 class Checks:
-    """What a `checks.py` holds: its checks in order, the lab's settings, its names of answers."""
+    """What a `checks.py` holds: its checks in order, the lab's settings, its names of answers.
+
+    `words` are texts that may be such names where a check has them in a variable.
+    """
 
     checks: tuple[Check, ...]
     settings: LabSettings = LabSettings()
     names: frozenset[str] = frozenset()
+    words: frozenset[str] = frozenset()
+
+    def find_names(self, bound: Collection[str]) -> frozenset[str]:
+        """Return the names that are asked of the learner, in a lab that has `bound` these itself.
+
+        A word counts only if the lab binds it too: a learner's own variable that happens to be
+        called so would bring its cell in, a measurement on four ranks perhaps.
+        """
+        return self.names | self.words.intersection(bound)
 
     def of(self, question: str) -> tuple[Check, ...]:
         """Return the checks of one question."""
@@ -190,7 +202,7 @@ def load_checks(path: Path) -> Checks:
     if twice:
         raise LabError(f"checks: {path}: two checks are called {', '.join(twice)}. Rename one.")
     verify_requirements(checks)
-    return Checks(checks, settings[-1] if settings else LabSettings(), learner_names(tree))
+    return Checks(checks, settings[-1] if settings else LabSettings(), *learner_names(tree))
 
 
 def _find_duplicate_names(tree: ast.Module, checks: Sequence[Check]) -> list[str]:

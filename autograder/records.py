@@ -284,10 +284,19 @@ class Report:
 
 @dataclass(frozen=True)
 class Submission:
-    """A notebook that could be read. `cells` are (kind, text); `notes` say what was left out."""
+    """A notebook that could be read. `cells` are (kind, text); `notes` say what was left out.
+
+    `labs` are those that it says it is of: in its metadata, and where it asks for `lab("name")`.
+    """
 
     cells: Sequence[tuple[str, str]]
     notes: tuple[str, ...] = ()
+    labs: tuple[str, ...] = ()
+
+    def find_other_lab(self, lab: str) -> str:
+        """Return the lab that it says it is of where that is not `lab`, else ""."""
+        names = {without_number(name) for name in self.labs}
+        return self.labs[0] if names and without_number(lab) not in names else ""
 
 
 def _keep_fields(cls: Any, data: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,7 +55,7 @@ def _in_process(limits: Limits) -> Iterator[WorkerStudent]:
 def _preload(grader: LabGrader) -> None:
     """Import what the solution's statements and its ranks import, once, not in every fork."""
     roots = {name for task in grader.tasks for name in task.question.defines}
-    for statement in select_needed(grader.solution, roots | grader.checks.names):
+    for statement in select_needed(grader.solution, roots | grader.names):
         words = statement.text.split()
         if words[0] in ("import", "from"):
             with contextlib.suppress(ImportError):

@@ -13,21 +13,20 @@ _ASKING = {"call", "value", "source", "ranks"}
 _SENDING = {"probe", "ranks"}
 
 
-def learner_names(tree: ast.Module) -> frozenset[str]:
-    """Return the names that checks may ask of the learner.
+def learner_names(tree: ast.Module) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the names that checks ask of the learner, and those that they may ask for besides.
 
-    The names in `student.call("name")` and its kind, and what the functions that are sent to the
-    learner's side leave open. Where a name is not written in the call, every text that could be
-    one counts.
+    The former are in `student.call("name")` and its kind, or what the functions that are sent to
+    the learner's side leave open. Where a name is not written in the call, every text may be one.
     """
     nodes = list(ast.walk(tree))
     functions = {n.name for n in nodes if isinstance(n, ast.FunctionDef)}
     arguments = list(_first_arguments(nodes, _ASKING))
     named = {text for arg in arguments if (text := _text(arg))}
-    if any(not _text(arg) and getattr(arg, "id", "") not in functions for arg in arguments):
-        named |= {text for node in nodes if (text := _text(node))}
+    unwritten = any(not _text(arg) and getattr(arg, "id", "") not in functions for arg in arguments)
+    texts = {text for node in nodes if (text := _text(node))} if unwritten else ()
     sent = {arg.id for arg in _first_arguments(nodes, _SENDING) if isinstance(arg, ast.Name)}
-    return frozenset(named) | frozenset(_open_names(nodes, sent))
+    return frozenset(named).union(_open_names(nodes, sent)), frozenset(texts)
 
 
 def _first_arguments(nodes: Iterable[ast.AST], methods: set[str]) -> Iterator[ast.expr]:

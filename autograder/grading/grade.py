@@ -93,6 +93,11 @@ class LabGrader:
         """The statements of the lab's own solution."""
         return statements_of([("code", text) for text in solution_cells(self.lab)])
 
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """The names that checks ask of the learner, besides the answers' own."""
+        return self.checks.find_names({*self._given, *definitions(self.solution)})
+
     def grade(self, data: bytes, *, submission: str = "") -> Report:
         """Return the report on the notebook in `data`.
 
@@ -123,11 +128,13 @@ class LabGrader:
             by_check.get(t) or _not_attempted(t, _explain_not_attempted(t.question, texts))
             for t in self.tasks
         ]
+        manual = tuple(self._manual(arrived))
+        written = [m.question for m in manual if m.answer]
         report = replace(
             blank,
             results=tuple(results),
-            manual=tuple(self._manual(arrived)),
-            notes=(*arrived.notes, *notes),
+            manual=manual,
+            notes=(*self._note_other_lab(arrived, len(ready), written), *arrived.notes, *notes),
             sandbox=sandbox,
             seed=str(seed),
         )
@@ -277,7 +284,21 @@ class LabGrader:
 
     def _roots(self, tasks: Sequence[Task]) -> set[str]:
         answers = {name for task in tasks for name in task.question.defines}
-        return answers | self.checks.names
+        return answers | self.names
+
+    def _note_other_lab(
+        self, arrived: Submission, n_ready: int, written: Sequence[str]
+    ) -> Iterator[str]:
+        """Yield a note on a notebook of another lab, unless it answers all that is checked."""
+        other, asked = (
+            arrived.find_other_lab(self.lab.name),
+            sum(not q.manual for q in self.lab.questions),
+        )
+        if other and n_ready < asked:
+            but = f" but {', '.join(written)}" if written else ""
+            note = f"This is a notebook of lab {other}, graded by {self.lab.name}: "
+            some = f"{n_ready} of {asked} answers were found. Is it the right one?"
+            yield note + (some if n_ready else f"nothing of it was found{but}; hand it in there.")
 
     def _manual(self, arrived: Submission | None) -> Iterator[ManualAnswer]:
         answers = manual_answers(arrived) if arrived else {}

@@ -24,6 +24,8 @@ CLEAR = "Clear its outputs (Edit, Clear Outputs of All Cells) and save."
 FROM_FILES = "answers_from_files"  # in a notebook's metadata: questions whose files it has taken
 
 _EDIT = re.compile(r"^[^#\n]*\bq\.edit\(\s*[\"'](\w+)[\"']", re.M)
+_LAB = re.compile(r"^\w+[ \t]*=[ \t]*lab\([\"']([\w-]{1,100})[\"']\)", re.M)
+_LABS_NAME = re.compile(r"[\w-]{1,100}")
 _ANSWER = re.compile(r"^[ \t]*\*\*Answer\*\*[ \t]*\((\w+)\)[ \t]*:[ \t]*$", re.M)
 
 
@@ -47,7 +49,7 @@ def read(data: bytes) -> Submission:
     if sum(len(text) for _, text in cells) > MAX_CODE_CHARS:
         raise SubmissionError(f"notebook: its cells hold more than {MAX_CODE_CHARS} characters.")
     notes += _note_left_out_files(content, cells)
-    return Submission(cells, tuple(notes))
+    return Submission(cells, tuple(notes), tuple(_labs(content, cells)))
 
 
 def manual_answers(submission: Submission) -> dict[str, str]:
@@ -62,10 +64,25 @@ def manual_answers(submission: Submission) -> dict[str, str]:
     return answers
 
 
+def _labs(content: Any, cells: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield the labs that a notebook says it is of, as it was released; it may say anything."""
+    ours = _metadata(content).get("autograder")
+    name = ours.get("lab") if isinstance(ours, dict) else None
+    if isinstance(name, str) and _LABS_NAME.fullmatch(name):
+        yield name
+    for kind, text in cells:
+        if kind == "code":
+            yield from _LAB.findall(text)
+
+
+def _metadata(content: Any) -> dict[str, Any]:
+    metadata = content.get("metadata")
+    return metadata if isinstance(metadata, dict) else {}
+
+
 def _note_left_out_files(content: Any, cells: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Yield a note where answers were put into files that this notebook has not taken in."""
-    metadata = content.get("metadata")
-    taken = metadata.get(FROM_FILES) if isinstance(metadata, dict) else None
+    taken = _metadata(content).get(FROM_FILES)
     edited = [name for kind, text in cells if kind == "code" for name in _EDIT.findall(text)]
     in_files = taken if isinstance(taken, list) else ()
     names = [name for name in dict.fromkeys(edited) if name not in in_files]

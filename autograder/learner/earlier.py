@@ -92,10 +92,11 @@ def _load(
     practice: "Practice", names: dict[str, Any], texts: dict[str, str], roots: set[str]
 ) -> None:
     """Run what `roots` need of the learner's notebook in `names`; note the texts that ran."""
+    from contextlib import nullcontext
+
     from autograder.authoring.manifest import NOTEBOOK
-    from autograder.checks import load_checks
     from autograder.errors import SubmissionError
-    from autograder.grading.grade import CHECKS
+    from autograder.grading.grade import LabGrader
     from autograder.grading.slicing import select_needed, statements_of
     from autograder.grading.submission import read
     from autograder.learner.answer_files import with_files
@@ -107,7 +108,8 @@ def _load(
         statements = statements_of(read(data).cells)
     except OSError as error:
         raise SubmissionError(f"{path} cannot be read: {error.strerror}") from error
-    checked = load_checks(practice.lab.directory / CHECKS).names
+    student = LocalStudent(names)
+    checked = LabGrader(practice.lab, open_student=lambda _: nullcontext(student)).names
     needed_statements = select_needed(statements, {*roots, *checked})
-    LocalStudent(names).load(needed_statements)
+    student.load(needed_statements)
     texts.update({f"{s.cell}:{s.line}": s.text for s in needed_statements})

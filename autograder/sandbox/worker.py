@@ -27,7 +27,7 @@ from autograder.records import Statement
 from autograder.sandbox import limits, wire
 from autograder.sandbox.endpoint import Endpoint
 from autograder.student.local import LocalStudent, notebook_names, probe_function, text_of
-from autograder.student.withheld import MARK, withhold
+from autograder.student.withheld import MARK, refuse_reading, withhold
 
 MAX_TEXT = 20_000  # characters of a message or a traceback
 PROBE = "__probe__"
@@ -74,7 +74,9 @@ def preload(modules: list[str]) -> None:
             importlib.import_module(name)
         except ImportError as error:
             print(f"preload: {name}: {error}", file=sys.stderr)
-    withhold([name for name in modules if MARK in name])
+    names = [name for name in modules if MARK in name]
+    if names:
+        withhold([*names, "_posixsubprocess:fork_exec"], refuse_reading())
 
 
 def reseed() -> None:

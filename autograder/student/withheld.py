@@ -8,25 +8,32 @@ name that the lab lists. A module that is loaded again is withheld again. A pack
 loaded is not loaded for this: its names are withheld when an answer imports it, so that a lab may
 name what torch or scikit-learn have at no cost. What ends in the mark, as "sklearn:", is a whole
 package, with what it has in C: where nobody has loaded it, nobody can.
+Where answers are graded the files of withheld code cannot be read either, and no program be started
+that could (`refuse_reading`): a file that is run once more under another name has all of its code.
 """
 
 import contextlib
+import gc
 import importlib
+import importlib.util
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 MARK = ":"  # between module and name; what has none is a module
 
 Note = Callable[[Callable[[], object]], object]
+_PROGRAMS = frozenset({"os.exec", "os.posix_spawn", "os.system", "subprocess.Popen"})
 
 
-def withhold(names: Sequence[str], note: Note = lambda undo: None) -> None:
+def withhold(names: Sequence[str], note: Note = lambda undo: None, *, copies: bool = False) -> None:
     """Take their code from these functions, and from all methods of these classes.
 
     `note` gets what undoes each, and in grading lets it go: nobody there can take the code back.
@@ -36,14 +43,48 @@ def withhold(names: Sequence[str], note: Note = lambda undo: None) -> None:
     """
     if names:
         sys.meta_path.insert(0, _Withholds(names, note))
-    _take([n for n in names if _module_of(n).partition(".")[0] in sys.modules], note)
+    _take([n for n in names if _module_of(n).partition(".")[0] in sys.modules], note, copies)
+
+
+def refuse_reading() -> Note:
+    """From now on refuse to read the files of code that is withheld; return what notes this.
+
+    It lasts as long as the process. Traces of errors leave out the lines of such a file.
+    """
+    files, names = set[str](), set[str]()
+    realpath = os.path.realpath
+
+    def audit(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in _PROGRAMS:
+            raise PermissionError(f"{event}: got a program to start. Answers here do without one.")
+        if event == "open" and isinstance(arguments[0], str | bytes):
+            path, mode = os.fsdecode(arguments[0]), arguments[1]
+            # `os.open`, which says no mode, may have an open folder that its path begins at.
+            beside = mode is None and path[:1] != "/" and path.rpartition("/")[2] in names
+            if beside or realpath(path) in files:
+                problem = "it holds what this lab has you write"
+                raise PermissionError(f"{path}: got a read, but {problem}. Write it out.")
+
+    def note(undo: Callable[[], object]) -> None:
+        for code in getattr(undo, "args", ()):
+            if isinstance(code, CodeType) and Path(code.co_filename).is_file():
+                cached = importlib.util.cache_from_source(code.co_filename)
+                files.update(map(realpath, (code.co_filename, cached)))
+                names.update(path.rpartition("/")[2] for path in (code.co_filename, cached))
+
+    sys.addaudithook(audit)
+    return note
 
 
 @contextlib.contextmanager
-def withheld(names: Sequence[str]) -> Iterator[None]:
-    """Withhold these names for as long as this lasts."""
+def withheld(names: Sequence[str], *, copies: bool = False) -> Iterator[None]:
+    """Withhold these names for as long as this lasts.
+
+    With `copies` also from functions that were made of their code before, which takes a walk over
+    all objects: where a check withholds what a lab does not.
+    """
     before, taken = list(sys.meta_path), list[Callable[[], object]]()
-    withhold(names, taken.append)
+    withhold(names, taken.append, copies=copies)
     try:
         yield
     finally:
@@ -85,14 +126,18 @@ def _module_of(name: str) -> str:
     return name.partition(MARK)[0]
 
 
-def _take(names: Sequence[str], note: Note) -> None:
+def _take(names: Sequence[str], note: Note, copies: bool = False) -> None:
     """Take the code of these names, and note it; what is not installed is nobody's to use."""
     for name in (name for name in names if not name.endswith(MARK)):
         with contextlib.suppress(ImportError):
             value: Any = importlib.import_module(_module_of(name))
             for part in name.partition(MARK)[2].split("."):
                 holder, value = value, getattr(value, part)
-            for function in _functions(value):
+            functions = _functions(value)
+            if copies:
+                sharing = gc.get_referrers(*(function.__code__ for function in functions))
+                functions = [*functions, *(f for f in sharing if isinstance(f, FunctionType))]
+            for function in dict.fromkeys(functions):
                 note(partial(setattr, function, "__code__", function.__code__))
                 function.__code__ = _refusal(name.replace(MARK, "."), function)
             if isinstance(value, BuiltinFunctionType):

@@ -127,7 +127,7 @@ def run_operator(name, arrays, out_grad, second):
     alone.inputs = tuple(value.detach() for value in inputs)
     rules = [f"minitorch.ops.elementwise.rows:{kind}.gradient" for kind in ("Unary", "Binary")]
     try:
-        with withheld([*rules, "minitorch.ops.products.linalg:MatMul.gradient"]):
+        with withheld([*rules, "minitorch.ops.products.linalg:MatMul.gradient"], copies=True):
             alone.op.gradient(v.detach(), alone)
     except RuntimeError as error:
         if "require a gradient" in str(error) or "got a call" in str(error):

@@ -37,7 +37,7 @@ def test_a_forged_fact_earns_nothing(forgery: Path) -> None:
     grader.tasks = tuple(task for task in grader.tasks if task.question.name in named)
     # Of the solution what these questions need: ranks would run its demonstrations too.
     names = {name for task in grader.tasks for name in task.question.defines}
-    needs = select_needed(grader.solution, names | grader.checks.names)
+    needs = select_needed(grader.solution, names | grader.names)
     notebook = json.loads(solution_notebook(lab))
     texts = [*(statement.text for statement in needs), text]
     notebook["cells"] = [{"cell_type": "code", "metadata": {}, "source": each} for each in texts]

@@ -62,6 +62,58 @@ def test_the_solution_has_full_marks(grader: LabGrader, sample_lab: Lab) -> None
     assert "sum of squares" in report.manual[0].answer
 
 
+def say_of_lab(notebook: str, lab: str) -> bytes:
+    content = json.loads(notebook)
+    content["metadata"]["autograder"]["lab"] = lab
+    return json.dumps(content).encode()
+
+
+def test_a_notebook_of_another_lab_is_called_that(grader: LabGrader, lab_copy, notebook) -> None:
+    renamed = [(word, f"of_{word}") for word in ("scale", "sum_rows", "predicted_size")]
+    other = replace(load_lab(lab_copy(lab=renamed)), name="07_other")
+    note = "This is a notebook of lab 07_other, graded by scale_and_sum: nothing of it was found"
+    report = grader.grade(learner_notebook(other).encode())
+    assert {r.outcome for r in report.results} == {NOT_ATTEMPTED}
+    assert report.notes == (f"{note}; hand it in there.",)
+    marked = solution_notebook(other).replace("(why_of_scale)", "(why_scale)")
+    assert grader.grade(marked.encode()).notes == (f"{note} but why_scale; hand it in there.",)
+    by_call = notebook([("code", "from autograder import lab\n\nq = lab('07_other')")])
+    assert grader.grade(by_call).notes == report.notes
+    some = notebook([("code", f"q = lab('07_other')\n{SCALE}")])
+    assert grader.grade(some).notes == (
+        note.replace("nothing of it was found", "1 of 3 answers were found. Is it the right one?"),
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["07_other", "09_scale_and_sum", "", "\n<b>" * 50, None, 7, ["scale_and_sum"]]
+)
+def test_metadata_that_lie_change_no_grade(grader, sample_lab: Lab, name: str) -> None:
+    report = grader.grade(say_of_lab(solution_notebook(sample_lab), name))
+    assert (report.score, report.notes) == (8.0, ())
+    starter = learner_notebook(sample_lab)
+    assert grader.grade(say_of_lab(starter, name)).notes == ()  # its cell says what it is
+    report = grader.grade(say_of_lab(starter.replace("q = lab(", "q = print("), name))
+    assert len(report.notes) == (name == "07_other")
+
+
+def test_a_variable_that_is_called_like_a_word_of_the_checks_brings_no_cell_in(
+    lab_copy, notebook, tmp_path: Path
+) -> None:
+    """The learner's `launched` is their own; `doubled`, which the lab has too, is asked for."""
+    asked = 'student.call(name, x, 2.5) - (student.value(given) or 0)\n    print("launched")'
+    in_variables = 'name, given = "scale", "doubled"\n    got = ' + asked
+    check = ('got = student.call("scale", x, 2.5)', in_variables)
+    lab = load_lab(lab_copy(checks=[check], lab=[("x = np.arange", "doubled = 0\nx = np.arange")]))
+    grader, marks = local(lab), [tmp_path / "launched", tmp_path / "doubled"]
+    launched, doubled = (f"{mark.name} = os.mkdir({str(mark)!r})" for mark in marks)
+    report = grader.grade(notebook([("code", f"import os\n{SCALE}\n{SUM}\n{launched}\n{doubled}")]))
+    assert outcomes(report)["scale"] == {CORRECT}
+    assert [mark.exists() for mark in marks] == [False, True]
+    assert "launched" in grader.checks.words
+    assert {"scale", "doubled"} <= grader.names and "launched" not in grader.names
+
+
 def test_reordered_renamed_and_copied_cells_grade_the_same(grader, sample_lab) -> None:
     content = json.loads(solution_notebook(sample_lab))
     cells = content["cells"]

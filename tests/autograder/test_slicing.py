@@ -177,12 +177,12 @@ def second(student, rng):
 
 def test_checks_ask_for_the_names_in_their_calls_and_in_what_they_send() -> None:
     names = learner_names(ast.parse(CHECKS))
-    assert names == {"f", "v", "ring", "scale", "np", "deep"}
+    assert names == ({"f", "v", "ring", "scale", "np", "deep"}, set())
 
 
 def test_a_name_that_is_not_written_in_the_call_may_be_any_text() -> None:
-    names = learner_names(ast.parse(CHECKS + "def helper(s, name): s.call(name)"))
-    assert names > {"other", "text"}
+    _, words = learner_names(ast.parse(CHECKS + "def helper(s, name): s.call(name)"))
+    assert words > {"other", "text"}
 
 
 def test_a_star_import_runs_only_for_names_that_nothing_else_binds() -> None:

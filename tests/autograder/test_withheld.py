@@ -6,14 +6,14 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import pytest
 
 from autograder.errors import StudentError
 from autograder.student.local import LocalStudent
-from autograder.student.withheld import withhold
+from autograder.student.withheld import withheld, withhold
 
 
 def counted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -137,6 +137,16 @@ def test_a_whole_package_cannot_be_imported(package: Path) -> None:
         student.call("f")
     assert package.name not in sys.modules
     assert answer() == student.call("f") == 3.0  # it is there before
+
+
+def test_a_function_that_was_made_of_its_code_is_withheld_too(library: ModuleType) -> None:
+    copy = FunctionType(Doubling.step.__code__, {})
+    name = f"{library.__name__}:Doubling.step"
+    with withheld([name]):
+        assert copy(Doubling(1.5)) == 3.0
+    with withheld([name], copies=True), pytest.raises(RuntimeError, match="Write it out"):
+        copy(Doubling(1.5))
+    assert copy(Doubling(1.5)) == Doubling(1.5).step() == 3.0
 
 
 def test_nothing_in_a_worker_holds_what_is_withheld(library: ModuleType) -> None:

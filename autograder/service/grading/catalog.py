@@ -1,15 +1,17 @@
 """The labs that this server grades, by name. A lab has `lab.py` and `checks.py`."""
 
+import re
 import threading
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 from autograder.errors import AutograderError
-from autograder.records import Lab, without_number
+from autograder.records import Lab, Submission, without_number
 from autograder.service.errors import GraderUnable, Refused, StartError
 
 # One thread at a time: before Python 3.12.3 two that parse at once can fail (CPython issue 106905).
 _READING = threading.Lock()
+_WORD = re.compile(r"[^\W\d]\w*")
 
 
 class Titles(dict[str, str]):
@@ -75,6 +77,32 @@ class LabCatalog:
                 return full
         expected = f"{'one of ' if len(self.names) > 1 else ''}{', '.join(self.names)}"
         raise Refused(404, f"unknown lab: got {name!r}, expected {expected}.")
+
+    def require_of(self, name: str, notebook: Submission) -> None:
+        """Let a notebook of another lab here through only if it may hold answers of this one.
+
+        An answer is found by its name, wherever it stands: one such word is enough, unless the
+        other lab's text has it too, and not as code that it asks for. A notebook that is refused
+        would earn nothing, but by what people mark in every lab, such as a reading note.
+
+        Raises:
+            Refused: 422, it says that it is of another lab, and nothing in it is of this one.
+        """
+        other = notebook.find_other_lab(name)
+        if not other:
+            return
+        try:
+            other = self.resolve(other)
+            theirs, questions = self._read(other), self._read(name).questions
+        except (AutograderError, OSError):  # there is no such lab, or one cannot be read now
+            return
+        given = {word for cell in theirs.cells for word in _WORD.findall(cell.text)}
+        words = {word for _, text in notebook.cells for word in _WORD.findall(text)}
+        given |= {q.name for q in theirs.questions if q.manual}
+        given -= {name for q in theirs.questions if not q.manual for name in q.defines}
+        if words.isdisjoint({word for q in questions for word in (q.name, *q.defines)} - given):
+            problem = f"this is a notebook of lab {other}, and nothing in it answers {name}"
+            raise Refused(422, f"submit: {problem}. Hand it in there. This cost no attempt.")
 
     def path(self, name: str) -> Path:
         """Return the directory of the lab whose full name is `name`."""

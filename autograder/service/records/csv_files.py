@@ -1,10 +1,15 @@
-"""CSV as spreadsheets write it: UTF-8, between commas, semicolons or tabs."""
+"""CSV as spreadsheets write it: between commas, semicolons or tabs, in UTF-8.
 
+Excel's "Unicode Text" is UTF-16, and says so at its beginning.
+"""
+
+import codecs
 import csv
 import io
 
 from autograder.service.errors import Refused
 
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _NEXT = "In a spreadsheet, save it as CSV UTF-8."
 
 Lines = list[tuple[int, list[str]]]  # the number of each in the file, and its cells
@@ -26,7 +31,8 @@ def table(data: bytes, what: str) -> tuple[list[str], Lines]:
         Refused: 422, it is not a CSV; the message says `what` it should have been.
     """
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-16" if data[:2] in _UTF_16 else "utf-8-sig")
+        text = text.replace("\u00a0", " ")  # the space of text that was copied from a page
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator(text), strict=True)
         lines = [(rows.line_num, row) for row in rows if row and row != ["sep=", ""]]
     except (UnicodeDecodeError, csv.Error) as error:

@@ -34,7 +34,7 @@ async def take_in(request: Request, course: Course, person: Person) -> Receipt:
         lab, notebook = await _upload(request, course.settings.upload_bytes)
         full = course.catalog.resolve(lab)
         async with course.limits.reading:
-            await run_in_threadpool(_require_readable, notebook)
+            await run_in_threadpool(_require_readable, notebook, full, course)
         add = partial(
             course.store.submissions.add, retry_key=key, most_bytes=course.settings.kept_bytes
         )
@@ -93,9 +93,10 @@ async def _notebook_field(form: Fields) -> bytes:
     return data
 
 
-def _require_readable(notebook: bytes) -> None:
-    """Raise unless the bytes are a notebook."""
+def _require_readable(notebook: bytes, lab: str, course: Course) -> None:
+    """Raise unless the bytes are a notebook, and may be of this lab."""
     try:
-        read(notebook)
+        arrived = read(notebook)
     except SubmissionError as error:
         raise Refused(422, f"submit: {error}") from error
+    course.catalog.require_of(lab, arrived)

@@ -7,6 +7,7 @@ import json
 import re
 import threading
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -95,6 +96,15 @@ def test_excels_line_that_says_the_separator_is_no_head(running: Any, head: str)
     text = f"{head}login;name\r\nada;Ada\r\nboss;B;more\r\n"
     found = ask(running.staff, "PUT", "/api/roster", text)[1]
     assert found["added"] == 1 and [p["line"] for p in found["problems"]] == [4]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8", "utf-8-sig"])
+def test_a_roster_is_read_as_spreadsheets_save_it(running: Any, encoding: str) -> None:
+    text = "login\tname\nada\tÀda\u00a0L\n1.23457E+11\tBob\n1,2E+12\tEve\n1E5\tDan\n"
+    found = ask(running.staff, "PUT", "/api/roster", text.encode(encoding))[1]
+    assert found["added"] == 2 and [p["line"] for p in found["problems"]] == [3, 4]
+    assert "rounded" in found["problems"][0]["reason"]
+    assert {p.name for p in running.server.course.store.roster.learners()} == {"Àda L", "Dan"}
 
 
 def test_a_login_of_another_case_is_a_problem_and_nobody_demotes_themselves(running: Any) -> None:
@@ -273,6 +283,48 @@ def test_attempts_run_out_and_asking_again_costs_none(running: Any) -> None:
         ada.submit("first", notebook("x = 3"))
     assert ask(ada, "GET", "/api/labs")[1]["labs"][0]["attempts_left"] == 0
     assert ada.submission(str(number))["score"] == 4.0
+
+
+NOTE = '# %% [markdown] question="note" manual="true" points="2"\n# Write it.\n'
+
+
+def test_a_notebook_of_another_lab_is_refused_before_it_costs_an_attempt(
+    running: Any, labs: Path
+) -> None:
+    (labs / "02_second" / "lab.py").write_text(
+        '# %% question="ring" points="4" defines="ring total"\ndef ring(): return scale\n'
+        '# %% [markdown] question="why" manual="true" points="2"\n# **Answer** (why):\n' + NOTE
+    )
+    with (labs / "01_first" / "lab.py").open("a") as first:
+        first.write(NOTE)
+    ada = running.enroll("Ada")
+    for lab in ("first", "second"):
+        ask(running.staff, "PUT", f"/api/labs/{lab}", {"attempts": 9})
+
+    def send(lab: str, source: str, says: object) -> str:
+        content = json.loads(notebook(source)) | {"metadata": {"autograder": {"lab": says}}}
+        try:
+            return str(ada.submit(lab, json.dumps(content).encode())["state"])
+        except ServerError as error:
+            assert error.status == 422
+            return str(error)
+
+    of_second = "this is a notebook of lab 02_second, and nothing in it answers 01_first"
+    assert of_second in send("first", "**Answer** (note): ring", "02_second")
+    assert "nothing in it answers 02_second" in send("02_second", "def scale(): ...", "first")
+    assert "this is a notebook of lab 02_second" in send("first", "q = lab('second')", None)
+    labs_of_ada = ask(ada, "GET", "/api/labs")[1]["labs"]
+    assert [lab["attempts_left"] for lab in labs_of_ada] == [9, 9]
+    for lab, source, says in [
+        ("second", "exec('total = 1')", "01_first"),
+        ("second", "**Answer** (why): so", "01_first"),
+        ("second", "y = 1", "02_second"),
+        ("second", "y = 2", "renamed since"),
+        ("second", "y = 3", "03_third"),
+        ("second", "y = 4", {"first": 1}),
+        ("second", "q = lab('second')", "01_first"),
+    ]:
+        assert send(lab, source, says) == "stored"
 
 
 def test_of_many_at_once_no_more_get_in_than_attempts(running: Any) -> None:

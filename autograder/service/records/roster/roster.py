@@ -34,6 +34,7 @@ from autograder.service.records.standings.standings import restand_people
 COLUMNS = ("login", "name", "email", "section", "role")
 _ROLES = {"student": LEARNER, "learner": LEARNER, ASSISTANT: ASSISTANT, INSTRUCTOR: INSTRUCTOR}
 _EMAIL = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
+_ROUNDED = re.compile(r"\d([.,]\d+)?E\+\d+")  # what Excel shows of 123456789012, and saves
 _MOST_LINES = 60_000
 _MOST_SHOWN = 200  # of the changes that a roster makes
 _MOODLE_EMAIL = "email address"
@@ -138,6 +139,13 @@ def _full_name(cells: Mapping[str, str]) -> str:
     return f"{first.strip()} {last.strip()}"
 
 
+def _login(text: str) -> str:
+    if _ROUNDED.fullmatch(text):
+        problem = f"login: got {text!r}, a number that a spreadsheet has rounded"
+        raise Refused(422, f"{problem}. Format its column as text, and enter it anew")
+    return login_of(text)
+
+
 def _email(text: str) -> str:
     if not _EMAIL.fullmatch(text) or len(text) > 200:
         raise Refused(422, f"email: got {text[:60]!r}, expected one such as a@b.example")
@@ -153,7 +161,7 @@ def _role(text: str) -> str:
 
 
 _CHECKED: dict[str, Callable[[str], str]] = {
-    "login": login_of,
+    "login": _login,
     "name": partial(require_printable, what="name", most=100),
     "email": _email,
     "section": partial(require_printable, what="section", most=100),
