@@ -19,7 +19,7 @@ WITHHELD = (
 LAB = LabSettings(preload=("numpy",), withheld=WITHHELD)
 
 
-def points(rng, n=12, d=4):
+def draw_points(rng, n=12, d=4):
     """Return data whose columns are neither equally long nor at right angles, but independent.
 
     The normal equations square the condition of x: near 10,000 they lose more than a check forgives.
@@ -38,7 +38,7 @@ def points(rng, n=12, d=4):
 def the_formula_finds_the_minimum(student, rng):
     """no other weights have a smaller mean squared error"""
     for n, d in ((12, 4), (30, 1), (5, 5)):
-        x, y = points(rng, n, d)
+        x, y = draw_points(rng, n, d)
         got = student.call("closed_form", x, y)
         expected = np.linalg.lstsq(x, y, rcond=None)[0]
         hint = "At the minimum x^T (x w - y) is zero. Is it, for your w?"
@@ -62,17 +62,17 @@ def a_constant_column_is_a_column(student, rng):
 def the_gradient_of_the_mean_squared_error(student, rng):
     """the gradient is that of the mean squared error"""
     for n, d in ((12, 4), (7, 1), (4, 4)):
-        x, y = points(rng, n, d)
+        x, y = draw_points(rng, n, d)
         w = rng.normal(size=d)
         got = student.call("mse_gradient", x, y, w)
         expected = 2 * x.T @ (x @ w - y) / n
         called = f"mse_gradient(x, y, w), x {x.shape}"
         if np.shape(got) == (d,) and n != d:
-            tell_the_factor(called, got, expected, n)
+            explain_factor(called, got, expected, n)
         close(got, expected, called=called, hint="Errors first, then each column of x with them.")
 
 
-def tell_the_factor(called, got, expected, n):
+def explain_factor(called, got, expected, n):
     """Raise Feedback where the gradient is right but for a factor that has a reason."""
     reasons = {
         float(n): "The loss is a mean over the points: is your gradient that of a sum?",
@@ -88,12 +88,12 @@ def tell_the_factor(called, got, expected, n):
 @check("mse_gradient", hidden=True, requires="the_gradient_of_the_mean_squared_error")
 def no_slope_at_the_minimum(student, rng):
     """at the weights of the closed form the gradient is zero"""
-    x, y = points(rng, 30, 5)
+    x, y = draw_points(rng, 30, 5)
     got = student.call("mse_gradient", x, y, np.linalg.lstsq(x, y, rcond=None)[0])
     close(got, np.zeros(5), called="mse_gradient at the minimum", hint="Try w_best.", atol=1e-9)
 
 
-def walk(slopes, start, lr, steps):
+def descend_in_bowl(slopes, start, lr, steps):
     """Return (path, start afterwards) of descent in a bowl with these slopes."""
     import numpy as np
 
@@ -102,10 +102,10 @@ def walk(slopes, start, lr, steps):
     return np.array(path), w
 
 
-def a_walk(student, rng, steps=6):
+def ask_descend(student, rng, steps=6):
     slopes, start = rng.uniform(0.5, 2.0, size=3), rng.normal(size=3)
     lr = float(rng.uniform(0.1, 0.4))
-    got, after = student.probe(walk, slopes=slopes, start=start, lr=lr, steps=steps)
+    got, after = student.probe(descend_in_bowl, slopes=slopes, start=start, lr=lr, steps=steps)
     factors = (1 - lr * slopes) ** np.arange(steps + 1)[:, None]
     return got, after, start, start * factors
 
@@ -113,7 +113,7 @@ def a_walk(student, rng, steps=6):
 @check("descend", weight=3)
 def each_step_goes_against_the_gradient(student, rng):
     """the path is the start, then each step by lr times the gradient at its place, downhill"""
-    got, _, start, expected = a_walk(student, rng)
+    got, _, start, expected = ask_descend(student, rng)
     if got.shape != expected.shape:
         raise Feedback(
             f"descend with 6 steps and 3 weights returned shape {got.shape}, expected (7, 3).",
@@ -132,14 +132,14 @@ def each_step_goes_against_the_gradient(student, rng):
 @check("descend", requires="each_step_goes_against_the_gradient")
 def the_start_is_not_modified(student, rng):
     """the array passed in as w is the same afterwards"""
-    _, after, start, _ = a_walk(student, rng)
+    _, after, start, _ = ask_descend(student, rng)
     close(after, start, called="w after descend", hint="Make a new array for each step.")
 
 
 @check("descend", hidden=True, requires="each_step_goes_against_the_gradient")
 def no_steps_are_a_path_too(student, rng):
     """zero steps give the start alone"""
-    got, _, start, _ = a_walk(student, rng, steps=0)
+    got, _, start, _ = ask_descend(student, rng, steps=0)
     close(got, start[None], called="descend with 0 steps", hint="Try steps=0.")
 
 
@@ -147,7 +147,7 @@ def no_steps_are_a_path_too(student, rng):
 def the_edge_is_where_the_steepest_direction_stops_shrinking(student, rng):
     """it is two over the largest eigenvalue of the Hessian"""
     for n, d in ((12, 4), (9, 1), (40, 6)):
-        x, _ = points(rng, n, d)
+        x, _ = draw_points(rng, n, d)
         top = np.linalg.svd(x, compute_uv=False)[0] ** 2 / n  # half the Hessian's eigenvalue
         got, called = student.call("largest_lr", x), f"largest_lr(x), x {x.shape}"
         if np.shape(got) == () and np.isclose(float(got), 0.5 / top):
@@ -165,7 +165,7 @@ def the_edge_is_where_the_steepest_direction_stops_shrinking(student, rng):
 )
 def more_of_the_same_points_change_nothing(student, rng):
     """repeating all points leaves it as it is, since the loss is a mean"""
-    x, _ = points(rng)
+    x, _ = draw_points(rng)
     got = [student.call("largest_lr", np.tile(x, (times, 1))) for times in (1, 3)]
     hint = "Try the same points, each of them three times."
     close(got[1], got[0], called="largest_lr of every point three times", hint=hint)
@@ -174,7 +174,7 @@ def more_of_the_same_points_change_nothing(student, rng):
 # ---- 3. The numerical gradient
 
 
-def counted(point, coefficients, step):
+def count_evaluations(point, coefficients, step):
     """Return (gradient, evaluations, point afterwards) of cubes and the square of a sum."""
     calls = [0]
 
@@ -187,10 +187,10 @@ def counted(point, coefficients, step):
     return grad, calls[0], place
 
 
-def cubes(student, rng, shape, step):
+def differentiate_cubes(student, rng, shape, step):
     """Central differences of c w^3 are 3 c w^2 + c step^2, those of a square exact."""
     point, c = rng.normal(size=shape), rng.uniform(0.5, 2.0, size=shape)
-    grad, calls, after = student.probe(counted, point=point, coefficients=c, step=step)
+    grad, calls, after = student.probe(count_evaluations, point=point, coefficients=c, step=step)
     return point, c, grad, calls, after, 3 * c * point**2 + 2 * point.sum() + c * step**2
 
 
@@ -198,7 +198,7 @@ def cubes(student, rng, shape, step):
 def differences_are_central(student, rng):
     """each element is (f(up) - f(down)) / (2 step)"""
     for shape in ((4,), (2, 3)):
-        point, c, grad, _, _, expected = cubes(student, rng, shape, 0.1)
+        point, c, grad, _, _, expected = differentiate_cubes(student, rng, shape, 0.1)
         forward = expected + 3 * c * point * 0.1 + 0.1
         if np.shape(grad) == shape and np.allclose(grad, forward):
             raise Feedback(
@@ -213,7 +213,7 @@ def differences_are_central(student, rng):
 @check("numerical_gradient")
 def the_default_step_is_small(student, rng):
     """without a step given, about ten digits are right"""
-    _, _, grad, _, _, expected = cubes(student, rng, (5,), 0.0)
+    _, _, grad, _, _, expected = differentiate_cubes(student, rng, (5,), 0.0)
     hint = "Central differences with the signature's step leave ten digits. Are yours both?"
     called = "numerical_gradient without a step"
     close(grad, expected, called=called, hint=hint, rtol=1e-7, atol=1e-7)
@@ -222,7 +222,7 @@ def the_default_step_is_small(student, rng):
 @check("numerical_gradient", requires="differences_are_central")
 def the_point_stays_where_it_is(student, rng):
     """the point is the same afterwards, to the last bit"""
-    point, _, _, _, after, _ = cubes(student, rng, (2, 3), 0.3)
+    point, _, _, _, after, _ = differentiate_cubes(student, rng, (2, 3), 0.3)
     if not np.array_equal(point, after):
         raise Feedback(
             "numerical_gradient left the point moved.",
@@ -235,13 +235,13 @@ def two_evaluations_an_element(student, rng):
     """any shape works, a single number too, with two evaluations an element"""
     hint = "Try a point of shape () and one with three axes, and count the calls of f."
     for shape in ((), (2, 1, 3)):
-        point, _, grad, calls, _, expected = cubes(student, rng, shape, 0.1)
+        point, _, grad, calls, _, expected = differentiate_cubes(student, rng, shape, 0.1)
         close(grad, expected, called=f"numerical_gradient, shape {shape}", hint=hint)
         if calls != 2 * point.size:
             raise Feedback(f"numerical_gradient asked for f {calls} times.", hint=hint)
 
 
-def agreement(student, a, b, *tolerance):
+def ask_agree(student, a, b, *tolerance):
     """Return what `agree` says, as a bool; anything else than a truth value is wrong."""
     got = student.call("agree", a, b, *tolerance)
     if not isinstance(got, bool | np.bool_):
@@ -250,12 +250,12 @@ def agreement(student, a, b, *tolerance):
 
 
 def must_agree(student, a, b, what, hint, *tolerance):
-    if not agreement(student, a, b, *tolerance):
+    if not ask_agree(student, a, b, *tolerance):
         raise Feedback(f"agree says False for {what}.", hint=hint)
 
 
 def must_differ(student, a, b, what, hint, *tolerance):
-    if agreement(student, a, b, *tolerance):
+    if ask_agree(student, a, b, *tolerance):
         raise Feedback(f"agree says True for {what}.", hint=hint)
 
 
@@ -298,10 +298,14 @@ def the_tolerance_is_the_length_of_the_difference(student, rng):
     across *= np.linalg.norm(a) / np.linalg.norm(across)
     hint = "Length of the difference, against tolerance times the longer of the two."
     for tolerance in (1e-6, 1e-3):
-        given = () if tolerance == 1e-6 else (tolerance,)
+        options = () if tolerance == 1e-6 else (tolerance,)
         near, far = a + 0.98 * tolerance * across, a + 1.02 * tolerance * across
-        must_agree(student, a, near, f"a difference of 0.98 tolerances ({tolerance})", hint, *given)
-        must_differ(student, a, far, f"a difference of 1.02 tolerances ({tolerance})", hint, *given)
+        must_agree(
+            student, a, near, f"a difference of 0.98 tolerances ({tolerance})", hint, *options
+        )
+        must_differ(
+            student, a, far, f"a difference of 1.02 tolerances ({tolerance})", hint, *options
+        )
     must_agree(student, a, 2.0 * a, "a and 2 a with a tolerance of 0.51", hint, 0.51)
     must_agree(student, 2.0 * a, a, "2 a and a with a tolerance of 0.51", hint, 0.51)
     must_differ(student, a, 2.0 * a, "a and 2 a with a tolerance of 0.49", hint, 0.49)
@@ -337,15 +341,15 @@ def softmax(logits):
     return exp / exp.sum(axis=1, keepdims=True)
 
 
-def some_logits(rng, n=6, c=4, size=2.0):
+def draw_logits(rng, n=6, c=4, size=2.0):
     return size * rng.normal(size=(n, c)), rng.integers(0, c, size=n)
 
 
-def loss_and_gradient(student, logits, labels):
+def ask_cross_entropy(student, logits, labels):
     got = student.call("cross_entropy", logits, labels)
     if not isinstance(got, list | tuple) or len(got) != 2:
-        came = f"{len(got)} items" if isinstance(got, list | tuple) else type(got).__name__
-        raise Feedback(f"cross_entropy returned {came}, expected a pair (loss, gradient).")
+        description = f"{len(got)} items" if isinstance(got, list | tuple) else type(got).__name__
+        raise Feedback(f"cross_entropy returned {description}, expected a pair (loss, gradient).")
     return got
 
 
@@ -353,8 +357,8 @@ def loss_and_gradient(student, logits, labels):
 def the_loss_is_the_mean_negative_log_probability(student, rng):
     """the loss is the mean of -log softmax at the label"""
     for n, c in ((6, 4), (1, 10), (5, 5)):
-        logits, labels = some_logits(rng, n, c)
-        loss, _ = loss_and_gradient(student, logits, labels)
+        logits, labels = draw_logits(rng, n, c)
+        loss, _ = ask_cross_entropy(student, logits, labels)
         expected = -np.log(softmax(logits)[np.arange(n), labels]).mean()
         hint = "Softmax over the classes of each picture, then the label's, then the mean."
         close(loss, expected, called=f"loss of logits {logits.shape}", hint=hint)
@@ -364,8 +368,8 @@ def the_loss_is_the_mean_negative_log_probability(student, rng):
 def the_gradient_is_probability_minus_one_hot(student, rng):
     """the gradient is that of this loss"""
     for n, c in ((6, 4), (5, 5)):
-        logits, labels = some_logits(rng, n, c)
-        _, grad = loss_and_gradient(student, logits, labels)
+        logits, labels = draw_logits(rng, n, c)
+        _, grad = ask_cross_entropy(student, logits, labels)
         expected = (softmax(logits) - np.eye(c)[labels]) / n
         called = f"gradient by logits {logits.shape}"
         if np.shape(grad) == expected.shape and np.allclose(grad, n * expected):
@@ -378,14 +382,14 @@ def the_gradient_is_probability_minus_one_hot(student, rng):
 @check("cross_entropy", requires="the_loss_is_the_mean_negative_log_probability")
 def large_logits_do_no_harm(student, rng):
     """logits of a thousand give finite numbers"""
-    logits, labels = some_logits(rng, size=1.0)
+    logits, labels = draw_logits(rng, size=1.0)
     by_turns = np.where(np.arange(len(logits)) % 2, 1000.0, -1000.0)[:, np.newaxis]
     for shift, where in (
         (1000.0, "1000"),
         (-1000.0, "-1000"),
         (by_turns, "1000 and -1000, by rows"),
     ):
-        loss, grad = loss_and_gradient(student, logits + shift, labels)
+        loss, grad = ask_cross_entropy(student, logits + shift, labels)
         hint = "exp overflows above 709. What can be taken from a row without changing softmax?"
         if shift is by_turns:
             hint = "Each row has a softmax of its own. Whose largest logit do you take from it?"
@@ -400,7 +404,7 @@ def large_logits_do_no_harm(student, rng):
 def a_hopeless_picture_has_a_finite_loss(student, rng):
     """a label two thousand below the largest logit has a loss of two thousand"""
     logits = np.array([[1000.0, -1000.0], [1000.0, -1000.0]])
-    loss, grad = loss_and_gradient(student, logits, np.array([1, 0]))
+    loss, grad = ask_cross_entropy(student, logits, np.array([1, 0]))
     close(loss, 1000.0, called="loss", hint="Is there a logarithm of zero?")
     close(grad, [[0.5, -0.5], [0.0, 0.0]], called="gradient", hint="Is there a logarithm of zero?")
 
@@ -408,20 +412,20 @@ def a_hopeless_picture_has_a_finite_loss(student, rng):
 @check("cross_entropy", requires="the_gradient_is_probability_minus_one_hot")
 def the_logits_are_not_modified(student, rng):
     """the logits are the same afterwards"""
-    logits, labels = some_logits(rng)
-    after = student.probe(logits_after, logits=logits, labels=labels)
+    logits, labels = draw_logits(rng)
+    after = student.probe(get_logits_after, logits=logits, labels=labels)
     close(
         after, logits, called="logits after cross_entropy", hint="Which of your steps is in place?"
     )
 
 
-def logits_after(logits, labels):
-    given = logits.copy()
-    cross_entropy(given, labels)
-    return given
+def get_logits_after(logits, labels):
+    own_logits = logits.copy()
+    cross_entropy(own_logits, labels)
+    return own_logits
 
 
-def two_layers(rng, n=5, d=4, h=6, c=3):
+def draw_two_layers(rng, n=5, d=4, h=6, c=3):
     """Return (params, x, hidden, out_grad, the four gradients) of a random two-layer net."""
     w1, b1, w2, b2 = (rng.normal(size=s) for s in ((d, h), (h,), (h, c), (c,)))
     x, out_grad = rng.normal(size=(n, d)), rng.normal(size=(n, c))
@@ -432,45 +436,47 @@ def two_layers(rng, n=5, d=4, h=6, c=3):
     return [w1, b1, w2, b2], x, hidden, out_grad, expected
 
 
-def watched(name, params, arguments):
+def count_uses(name, params, arguments):
     """Return what a function of the parameters gives, and how often it used the first of them."""
     import numpy as np
 
-    used = []
+    uses = []
 
     class Watched(np.ndarray):
-        def __array_ufunc__(self, ufunc, method, *given, out=None, **more):
-            used.append(ufunc.__name__)
+        def __array_ufunc__(self, ufunc, method, *inputs, out=None, **more):
+            uses.append(ufunc.__name__)
             into = {"out": tuple(np.asarray(x) for x in out)} if out else {}
-            return getattr(ufunc, method)(*(np.asarray(x) for x in given), **into, **more)
+            return getattr(ufunc, method)(*(np.asarray(x) for x in inputs), **into, **more)
 
         def __array_function__(self, function, types, args, kwargs):
-            used.append(function.__name__)
+            uses.append(function.__name__)
             return super().__array_function__(function, types, args, kwargs)
 
-    found = globals()[name]([params[0].view(Watched), *params[1:]], *arguments)
-    if not isinstance(found, (list, tuple)):
-        return found, len(used)
-    return [np.asarray(g) if isinstance(g, Watched) else g for g in found], len(used)
+    result = globals()[name]([params[0].view(Watched), *params[1:]], *arguments)
+    if not isinstance(result, (list, tuple)):
+        return result, len(uses)
+    return [np.asarray(g) if isinstance(g, Watched) else g for g in result], len(uses)
 
 
-def without_differences(student, name, params, *arguments):
-    """Return what it gives; raise Feedback if it runs the network for each number of the first w."""
-    got, used = student.probe(watched, name=name, params=params, arguments=list(arguments))
-    if used >= max(2 * params[0].size, 32):
+def ask_without_differences(student, name, params, *arguments):
+    """Return what `name` gives; raise Feedback if it runs the network once a number of the first w."""
+    got, uses = student.probe(count_uses, name=name, params=params, arguments=list(arguments))
+    if uses >= max(2 * params[0].size, 32):
         raise Feedback(
-            f"{name} used w1 of {params[0].size} numbers {used} times: that is a numerical "
+            f"{name} used w1 of {params[0].size} numbers {uses} times: that is a numerical "
             "gradient, at two runs a number.",
             hint="Which products of matrices give all numbers of a gradient at once?",
         )
     return got
 
 
-def gradients(student, params, x, hidden, out_grad):
-    got = without_differences(student, "backward", params, x, hidden, out_grad)
+def ask_backward(student, params, x, hidden, out_grad):
+    got = ask_without_differences(student, "backward", params, x, hidden, out_grad)
     if not isinstance(got, list | tuple) or len(got) != 4:
-        came = f"{len(got)} items" if isinstance(got, list | tuple) else type(got).__name__
-        raise Feedback(f"backward returned {came}, expected four gradients [w1, b1, w2, b2].")
+        description = f"{len(got)} items" if isinstance(got, list | tuple) else type(got).__name__
+        raise Feedback(
+            f"backward returned {description}, expected four gradients [w1, b1, w2, b2]."
+        )
     return got
 
 
@@ -478,8 +484,8 @@ def gradients(student, params, x, hidden, out_grad):
 def the_second_layer_has_its_gradients(student, rng):
     """w2 and b2 get their gradients"""
     for sizes in ((5, 4, 6, 3), (4, 4, 4, 4)):
-        *network, expected = two_layers(rng, *sizes)
-        got = gradients(student, *network)
+        *network, expected = draw_two_layers(rng, *sizes)
+        got = ask_backward(student, *network)
         hint = "Of (N, H) and (N, C) there is one product of shape (H, C)."
         close(got[2], expected[2], called=f"gradient of w2, (N, D, H, C) = {sizes}", hint=hint)
         hint = "b2 was added to all rows: each row sends it a share."
@@ -490,8 +496,8 @@ def the_second_layer_has_its_gradients(student, rng):
 def the_first_layer_has_its_gradients(student, rng):
     """w1 and b1 get their gradients, through w2 and the ReLU"""
     for sizes in ((5, 4, 6, 3), (4, 4, 4, 4)):
-        params, x, hidden, out_grad, expected = two_layers(rng, *sizes)
-        got = gradients(student, params, x, hidden, out_grad)
+        params, x, hidden, out_grad, expected = draw_two_layers(rng, *sizes)
+        got = ask_backward(student, params, x, hidden, out_grad)
         called = f"gradient of w1, (N, D, H, C) = {sizes}"
         unmasked = x.T @ (out_grad @ params[2].T)
         masks = not np.allclose(unmasked, expected[0])  # once in a thousand draws all are active
@@ -510,15 +516,15 @@ def the_first_layer_has_its_gradients(student, rng):
 def a_single_picture_has_gradients_too(student, rng):
     """one picture, one pixel, one class: every axis of length one"""
     for sizes in ((1, 3, 2, 4), (3, 1, 1, 1)):
-        *network, expected = two_layers(rng, *sizes)
-        got = gradients(student, *network)
+        *network, expected = draw_two_layers(rng, *sizes)
+        got = ask_backward(student, *network)
         close(got, expected, called=f"backward, (N, D, H, C) = {sizes}", hint="Try one picture.")
 
 
 # ---- 5. Training
 
 
-def pieces(n, size, seed):
+def collect_minibatches(n, size, seed):
     import numpy as np
 
     return [np.array(piece) for piece in minibatches(n, size, np.random.default_rng(seed))]
@@ -528,12 +534,12 @@ def pieces(n, size, seed):
 def every_picture_is_in_one_minibatch(student, rng):
     """every index is in exactly one piece, and only the last is shorter"""
     for n, size in ((20, 6), (12, 4), (5, 8), (1, 1)):
-        got = student.probe(pieces, n=n, size=size, seed=int(rng.integers(1000)))
-        found = sorted(int(i) for piece in got for i in np.ravel(piece))
-        if found != list(range(n)):
+        got = student.probe(collect_minibatches, n=n, size=size, seed=int(rng.integers(1000)))
+        indices = sorted(int(i) for piece in got for i in np.ravel(piece))
+        if indices != list(range(n)):
             raise Feedback(
                 f"minibatches({n}, {size}, rng): {n} pictures, but the pieces hold "
-                f"{len(found)} indices, {len(set(found))} different ones.",
+                f"{len(indices)} indices, {len(set(indices))} different ones.",
                 hint="The last piece may be shorter, and no picture may be in two.",
             )
         lengths, full = [len(piece) for piece in got], n // size
@@ -546,35 +552,36 @@ def every_picture_is_in_one_minibatch(student, rng):
 def the_order_is_random(student, rng):
     """the order is drawn from the generator: another state, another order"""
     seed = int(rng.integers(1000))
-    first, again, other = (
-        np.concatenate(student.probe(pieces, n=64, size=8, seed=s)) for s in (seed, seed, seed + 1)
+    first, same_seed, other_seed = (
+        np.concatenate(student.probe(collect_minibatches, n=64, size=8, seed=s))
+        for s in (seed, seed, seed + 1)
     )
     hint = "Pictures come sorted, or in their file's order. rng knows how to shuffle."
-    if not np.array_equal(first, again):
+    if not np.array_equal(first, same_seed):
         raise Feedback("minibatches: the same generator gave two orders.", hint="Use rng alone.")
-    if np.array_equal(first, other) or np.array_equal(first, np.arange(64)):
+    if np.array_equal(first, other_seed) or np.array_equal(first, np.arange(64)):
         raise Feedback("minibatches: the order does not come from the generator.", hint=hint)
 
 
-def stepped(params, grads, lr):
+def run_sgd_step(params, grads, lr):
     """Return (params afterwards, grads afterwards): the very arrays that were passed."""
-    given, slopes = [p.copy() for p in params], [g.copy() for g in grads]
-    held = list(given)  # whoever else holds the arrays knows nothing of the list
-    sgd_step(given, slopes, lr)
-    return held, slopes
+    own_params, slopes = [p.copy() for p in params], [g.copy() for g in grads]
+    arrays = list(own_params)  # whoever else holds the arrays knows nothing of the list
+    sgd_step(own_params, slopes, lr)
+    return arrays, slopes
 
 
-def one_step(student, rng):
+def ask_sgd_step(student, rng):
     shapes = ((2, 3), (3,), ())
     params, grads = ([np.array(rng.normal(size=s)) for s in shapes] for _ in range(2))
     lr = float(rng.uniform(0.1, 0.9))
-    return params, grads, lr, student.probe(stepped, params=params, grads=grads, lr=lr)
+    return params, grads, lr, student.probe(run_sgd_step, params=params, grads=grads, lr=lr)
 
 
 @check("sgd_step", weight=2)
 def a_step_goes_downhill_in_place(student, rng):
     """each parameter moves by lr times its gradient, downhill, in its own memory"""
-    params, grads, lr, (after, _) = one_step(student, rng)
+    params, grads, lr, (after, _) = ask_sgd_step(student, rng)
     if all(np.array_equal(a, p) for a, p in zip(after, params, strict=True)):
         raise Feedback(
             "After sgd_step the arrays that were passed in are what they were.",
@@ -589,14 +596,14 @@ def a_step_goes_downhill_in_place(student, rng):
 @check("sgd_step", requires="a_step_goes_downhill_in_place")
 def the_gradients_are_left_alone(student, rng):
     """the gradients are the same afterwards"""
-    _, grads, _, (_, after) = one_step(student, rng)
+    _, grads, _, (_, after) = ask_sgd_step(student, rng)
     close(after, grads, called="grads after sgd_step", hint="Which of your steps is in place?")
 
 
 # ---- 6. Any depth
 
 
-def deep_network(rng, sizes, skip):
+def draw_deep_network(rng, sizes, skip):
     """Return (params, notes, out_grad), the notes as `deep_forward` would write them."""
     params, notes, x = [], [], rng.normal(size=(5, sizes[0]))
     for depth, (n_in, n_out) in enumerate(pairwise(sizes)):
@@ -611,7 +618,7 @@ def deep_network(rng, sizes, skip):
     return params, notes, rng.normal(size=x.shape)
 
 
-def deep_gradients(params, notes, out_grad):
+def compute_deep_gradients(params, notes, out_grad):
     """The definition: with the gates held, the logits are linear in each number, so move it by 1."""
 
     def weighted_logits():
@@ -623,17 +630,17 @@ def deep_gradients(params, notes, out_grad):
     before, grads = weighted_logits(), [np.zeros_like(p) for p in params]
     for param, grad in zip(params, grads, strict=True):
         for at in np.ndindex(param.shape):
-            kept = param[at]
-            param[at] = kept + 1.0
+            value = param[at]
+            param[at] = value + 1.0
             grad[at] = weighted_logits() - before
-            param[at] = kept
+            param[at] = value
     return grads
 
 
 def compare_deep(student, rng, sizes, skip, hint):
-    params, notes, out_grad = deep_network(rng, sizes, skip)
-    got = without_differences(student, "deep_backward", params, notes, out_grad)
-    expected = deep_gradients(params, notes, out_grad)
+    params, notes, out_grad = draw_deep_network(rng, sizes, skip)
+    got = ask_without_differences(student, "deep_backward", params, notes, out_grad)
+    expected = compute_deep_gradients(params, notes, out_grad)
     called = f"deep_backward, sizes {list(sizes)}, skip {skip:g}"
     if not isinstance(got, list | tuple) or len(got) != len(params):
         raise Feedback(f"{called}: expected {len(params)} gradients in a list.", hint=hint)

@@ -19,14 +19,14 @@ USED_UP = "second time"  # of a graph that the library has gone through
 # 1. Sum over broadcast
 
 
-def summed(grad, shape):
+def run_sum_to_shape(grad, shape):
     import minitorch as mt
 
     with mt.no_grad():  # a sum needs no history
         return sum_to_shape(mt.tensor(grad), tuple(shape))
 
 
-def expected_sum(grad, shape):
+def sum_copied_axes(grad, shape):
     """The sum over copied axes: those in front, and those of size 1."""
     front = grad.ndim - len(shape)
     ones = tuple(front + i for i, n in enumerate(shape) if n == 1 and grad.shape[front + i] != 1)
@@ -39,7 +39,10 @@ TOGETHER = "The shape is right. Each copy sends a share of its own: what are the
 def compare_sums(student, rng, cases, hint):
     for big, small in cases:
         grad = rng.normal(size=big)
-        got, expected = student.probe(summed, grad=grad, shape=small), expected_sum(grad, small)
+        got, expected = (
+            student.probe(run_sum_to_shape, grad=grad, shape=small),
+            sum_copied_axes(grad, small),
+        )
         say = TOGETHER if big != small and np.shape(got) == expected.shape else hint
         close(got, expected, called=f"sum_to_shape({big} -> {small})", hint=say)
 
@@ -65,7 +68,7 @@ def equal_shapes_pass_unchanged(student, rng):
     compare_sums(student, rng, [((3, 2), (3, 2)), ((1, 2), (1, 2)), ((1,), (1,)), ((), ())], hint)
 
 
-def slope_of_the_sum(grad, shape, weights):
+def differentiate_the_sum(grad, shape, weights):
     """Return the gradient of sum(sum_to_shape(grad) * weights) by grad."""
     import minitorch as mt
 
@@ -93,7 +96,7 @@ def the_sum_has_a_gradient(student, rng):
         hint += "your lines forgets it?"
         called = f"the gradient of sum_to_shape((3, 2) -> {shape})"
         try:
-            got = student.probe(slope_of_the_sum, grad=grad, shape=shape, weights=weights)
+            got = student.probe(differentiate_the_sum, grad=grad, shape=shape, weights=weights)
         except StudentError as error:
             raise Feedback(f"{called} raised {str(error).rstrip('. ')}.", hint=hint) from error
         close(got, np.broadcast_to(weights, (3, 2)), called=called, hint=hint)
@@ -137,13 +140,13 @@ def run_operator(name, arrays, out_grad, second):
     for g, u in zip(firsts, second, strict=True):
         total = total + (g * mt.tensor(u)).sum()
     try:
-        again = mt.grad(total, [*inputs, v], allow_unused=True)
+        seconds = mt.grad(total, [*inputs, v], allow_unused=True)
     except RuntimeError as error:
         return result, list(firsts), f"{type(error).__name__}: {error}"
-    again = [
-        a if a is not None else mt.zeros_like(i) for a, i in zip(again, [*inputs, v], strict=True)
+    seconds = [
+        a if a is not None else mt.zeros_like(i) for a, i in zip(seconds, [*inputs, v], strict=True)
     ]
-    return result, list(firsts), again
+    return result, list(firsts), seconds
 
 
 def run_forward(name, arrays):
@@ -158,35 +161,35 @@ def run_forward(name, arrays):
     return result.detach()
 
 
-def forward(student, rng, name, shapes):
+def ask_forward(student, rng, name, shapes):
     """Compute the operator `name` on random inputs; return them and the result."""
     arrays = [rng.normal(size=s) for s in shapes]
-    return arrays, an_operators(student.probe(run_forward, name=name, arrays=arrays))
+    return arrays, require_operator(student.probe(run_forward, name=name, arrays=arrays))
 
 
 OWN = "A class of Op with the two methods: the chain rule of this one operation, in products and sums."
 
 
-def an_operators(got):
+def require_operator(got):
     """Return what a probe of an operator returned; raise Feedback if it is none of the learner's."""
     if isinstance(got, str):
         raise Feedback(f"{got.rstrip('. ')}.", hint=OWN)
     return got
 
 
-def operator(student, rng, name, shapes, out_shape):
+def ask_operator(student, rng, name, shapes, out_shape):
     """Run the operator `name` on random inputs; return them and what came out."""
     arrays = [rng.normal(size=s) for s in shapes]
     out_grad = rng.normal(size=out_shape)
     second = [rng.normal(size=s) for s in shapes]
     got = student.probe(run_operator, name=name, arrays=arrays, out_grad=out_grad, second=second)
-    return arrays, out_grad, second, an_operators(got)
+    return arrays, out_grad, second, require_operator(got)
 
 
-def must_differentiate_again(again, name):
-    if isinstance(again, str):
+def must_differentiate_again(seconds, name):
+    if isinstance(seconds, str):
         raise Feedback(
-            f"{name}: the gradient cannot be differentiated again: {again}.",
+            f"{name}: the gradient cannot be differentiated again: {seconds}.",
             hint="Is every step of `gradient` an operator on tensors, none on NumPy arrays?",
         )
 
@@ -199,14 +202,14 @@ LOOSE = (
 @check("ExpOp")
 def exp_computes(student, rng):
     """compute returns exp(x)"""
-    (x,), got = forward(student, rng, "ExpOp", [(2, 3)])
+    (x,), got = ask_forward(student, rng, "ExpOp", [(2, 3)])
     close(got, np.exp(x), called="ExpOp()(x)", hint="xp.exp works on the array.")
 
 
 @check("ExpOp")
 def exp_gradient_follows_the_chain_rule(student, rng):
     """the adjoint of x is the adjoint of the result times exp(x)"""
-    (x,), v, _, got = operator(student, rng, "ExpOp", [(2, 3)], (2, 3))
+    (x,), v, _, got = ask_operator(student, rng, "ExpOp", [(2, 3)], (2, 3))
     hint = "Two factors: the derivative of exp at x, and what arrives from above."
     close(got[1][0], v * np.exp(x), called="ExpOp: adjoint of x", hint=hint)
 
@@ -214,7 +217,7 @@ def exp_gradient_follows_the_chain_rule(student, rng):
 @check("ExpOp")
 def exp_gradient_has_a_gradient(student, rng):
     """the gradient of exp can be differentiated again"""
-    (x,), v, (u,), got = operator(student, rng, "ExpOp", [(3,)], (3,))
+    (x,), v, (u,), got = ask_operator(student, rng, "ExpOp", [(3,)], (3,))
     must_differentiate_again(got[2], "ExpOp")
     close(got[2][0], v * np.exp(x) * u, called="ExpOp: second derivative", hint=LOOSE)
     close(got[2][1], np.exp(x) * u, called="ExpOp: derivative by the adjoint from above")
@@ -223,14 +226,14 @@ def exp_gradient_has_a_gradient(student, rng):
 @check("MulOp")
 def mul_computes(student, rng):
     """compute returns a * b, broadcast"""
-    (a, b), got = forward(student, rng, "MulOp", [(2, 3), (3,)])
+    (a, b), got = ask_forward(student, rng, "MulOp", [(2, 3), (3,)])
     close(got, a * b, called="MulOp()(a, b)", hint="Plain * broadcasts by itself.")
 
 
 @check("MulOp")
 def mul_gradients_cross_over(student, rng):
     """each adjoint is the one from above times the other input"""
-    (a, b), v, _, got = operator(student, rng, "MulOp", [(2, 3), (2, 3)], (2, 3))
+    (a, b), v, _, got = ask_operator(student, rng, "MulOp", [(2, 3), (2, 3)], (2, 3))
     hint = "If a grows by a little, by how much does a * b grow? Whose value decides?"
     close(got[1][0], v * b, called="MulOp: adjoint of a", hint=hint)
     close(got[1][1], v * a, called="MulOp: adjoint of b", hint=hint)
@@ -240,17 +243,21 @@ def mul_gradients_cross_over(student, rng):
 def mul_gradients_have_the_shapes_of_the_inputs(student, rng):
     """a broadcast input gets an adjoint of its own shape"""
     for shapes in ([(2, 3), (3,)], [(2, 1), (2, 3)], [(), (2, 3)]):
-        (a, b), v, _, got = operator(student, rng, "MulOp", shapes, (2, 3))
+        (a, b), v, _, got = ask_operator(student, rng, "MulOp", shapes, (2, 3))
         hint = "One input was copied to fit. What happens to the adjoints of the copies?"
         called = f"MulOp on {shapes[0]} and {shapes[1]}"
-        close(got[1][0], expected_sum(v * b, a.shape), called=f"{called}: adjoint of a", hint=hint)
-        close(got[1][1], expected_sum(v * a, b.shape), called=f"{called}: adjoint of b", hint=hint)
+        close(
+            got[1][0], sum_copied_axes(v * b, a.shape), called=f"{called}: adjoint of a", hint=hint
+        )
+        close(
+            got[1][1], sum_copied_axes(v * a, b.shape), called=f"{called}: adjoint of b", hint=hint
+        )
 
 
 @check("MulOp")
 def mul_gradient_has_a_gradient(student, rng):
     """the gradients of a product can be differentiated again"""
-    (a, b), v, (p, r), got = operator(student, rng, "MulOp", [(2, 3), (2, 3)], (2, 3))
+    (a, b), v, (p, r), got = ask_operator(student, rng, "MulOp", [(2, 3), (2, 3)], (2, 3))
     must_differentiate_again(got[2], "MulOp")
     close(got[2][0], v * r, called="MulOp: second derivative by a", hint=LOOSE)
     close(got[2][1], v * p, called="MulOp: second derivative by b", hint=LOOSE)
@@ -262,7 +269,7 @@ def matmul_computes(student, rng):
     """compute returns the matrix product"""
     hint = "Rows of a times columns of b: (N, K) and (K, M) give (N, M)."
     try:
-        (a, b), got = forward(student, rng, "MatMulOp", [(2, 3), (3, 4)])
+        (a, b), got = ask_forward(student, rng, "MatMulOp", [(2, 3), (3, 4)])
     except StudentError as error:
         raise Feedback(
             f"MatMulOp on (2, 3) and (3, 4) raised {str(error).rstrip('. ')}.", hint=hint
@@ -273,7 +280,7 @@ def matmul_computes(student, rng):
 @check("MatMulOp")
 def matmul_gradient_of_the_left_factor(student, rng):
     """the adjoint of a is the one from above times b transposed"""
-    (_, b), v, _, got = operator(student, rng, "MatMulOp", [(3, 3), (3, 3)], (3, 3))
+    (_, b), v, _, got = ask_operator(student, rng, "MatMulOp", [(3, 3), (3, 3)], (3, 3))
     hint = "Square matrices hide a wrong order. Take (N, K) @ (K, M) and write the shapes down."
     close(got[1][0], v @ b.T, called="MatMulOp: adjoint of a", hint=hint)
 
@@ -281,7 +288,7 @@ def matmul_gradient_of_the_left_factor(student, rng):
 @check("MatMulOp")
 def matmul_gradient_of_the_right_factor(student, rng):
     """the adjoint of b is a transposed times the one from above"""
-    (a, _), v, _, got = operator(student, rng, "MatMulOp", [(3, 3), (3, 3)], (3, 3))
+    (a, _), v, _, got = ask_operator(student, rng, "MatMulOp", [(3, 3), (3, 3)], (3, 3))
     hint = "The adjoint of b is (K, M). Which product of a, (N, K), and (N, M) has that shape?"
     close(got[1][1], a.T @ v, called="MatMulOp: adjoint of b", hint=hint)
 
@@ -289,7 +296,7 @@ def matmul_gradient_of_the_right_factor(student, rng):
 @check("MatMulOp")
 def matmul_gradients_have_gradients(student, rng):
     """factors that are not square, and gradients that can be differentiated again"""
-    (a, b), v, (p, r), got = operator(student, rng, "MatMulOp", [(2, 5), (5, 3)], (2, 3))
+    (a, b), v, (p, r), got = ask_operator(student, rng, "MatMulOp", [(2, 5), (5, 3)], (2, 3))
     hint = "Each adjoint has the shape of its own input: write the shapes down."
     close(got[1][0], v @ b.T, called="MatMulOp: adjoint of a", hint=hint)
     close(got[1][1], a.T @ v, called="MatMulOp: adjoint of b", hint=hint)
@@ -301,15 +308,15 @@ def matmul_gradients_have_gradients(student, rng):
 # 3. Topological order
 
 
-def order_of(parents):
-    """Return the order of a graph, node i made of its parents, as indices (-1: a stranger).
+def record_order(parents):
+    """Return the order of a graph, node i made of its parents, as indices (-1: no node of it).
 
     Anything but a list or a tuple comes back as the name of its type. No list of the nodes is
     left when the order is asked for, as it would be the answer.
     """
     import minitorch as mt
 
-    def built():
+    def build():
         nodes = []
         for above in parents:
             leaf = not above
@@ -318,16 +325,16 @@ def order_of(parents):
             )
         return nodes[-1], {id(node): i for i, node in enumerate(nodes)}
 
-    output, place = built()
+    output, place = build()
     order = topological_order(output)
     if not isinstance(order, (list, tuple)):
         return type(order).__name__
     return [place.get(id(value), -1) for value in order]
 
 
-def order_in(student, parents):
+def ask_order(student, parents):
     """Return the learner's order of a graph as indices."""
-    order = student.probe(order_of, parents=parents)
+    order = student.probe(record_order, parents=parents)
     if isinstance(order, str):
         raise Feedback(
             f"topological_order returned a {order}, expected a list.",
@@ -336,17 +343,17 @@ def order_in(student, parents):
     return order
 
 
-def reachable(parents):
-    found, waiting = set(), [len(parents) - 1]
+def find_reachable(parents):
+    reached, waiting = set(), [len(parents) - 1]
     while waiting:
         node = waiting.pop()
-        if node not in found:
-            found.add(node)
+        if node not in reached:
+            reached.add(node)
             waiting += parents[node]
-    return found
+    return reached
 
 
-def random_graph(rng, size):
+def draw_graph(rng, size):
     """Parents of each node, one or two earlier ones; the first three nodes are leaves."""
     later = [sorted({int(i) for i in rng.integers(0, n, size=2)}) for n in range(3, size)]
     return [[], [], [], *later]
@@ -356,12 +363,12 @@ def random_graph(rng, size):
 def inputs_stand_before_their_users(student, rng):
     """every value stands after all of its inputs"""
     for size in (4, 8, 30):
-        parents = random_graph(rng, size)
-        order = order_in(student, parents)
+        parents = draw_graph(rng, size)
+        order = ask_order(student, parents)
         place = {node: i for i, node in reversed(list(enumerate(order)))}
         for node in order:
-            late = [p for p in parents[node] if place.get(p, size) > place[node]]
-            if late:
+            later_inputs = [p for p in parents[node] if place.get(p, size) > place[node]]
+            if later_inputs:
                 raise Feedback(
                     f"In a graph of {size} values, one stands before one of its inputs.",
                     hint="A value may be appended only when all of its inputs are in the list.",
@@ -371,7 +378,7 @@ def inputs_stand_before_their_users(student, rng):
 @check("topological_order")
 def each_value_occurs_once(student, rng):
     """a value with several users occurs once"""
-    order = order_in(student, [[]] + [[i] for i in range(16)])
+    order = ask_order(student, [[]] + [[i] for i in range(16)])
     hint = "A value is reached once by each of its users. How do you know it again?"
     if len(order) != 17:
         raise Feedback(f"16 doublings make 17 values; the order has {len(order)}.", hint=hint)
@@ -382,8 +389,8 @@ def each_value_occurs_once(student, rng):
 @check("topological_order")
 def all_values_are_there(student, rng):
     """all values that the output depends on are there, and no others"""
-    parents = random_graph(rng, 25)
-    order, needed = order_in(student, parents), reachable(parents)
+    parents = draw_graph(rng, 25)
+    order, needed = ask_order(student, parents), find_reachable(parents)
     if set(order) != needed:
         lacking = len(needed - set(order))
         raise Feedback(
@@ -397,7 +404,7 @@ def a_deep_graph_is_no_problem(student, rng):
     """a chain of 20,000 values works, so nothing recurses"""
     depth = 20_000
     try:
-        order = order_in(student, [[]] + [[i] for i in range(depth)])
+        order = ask_order(student, [[]] + [[i] for i in range(depth)])
     except StudentError as error:
         hint = (
             "Python's own stack is a thousand calls deep. Who else could remember where to go on?"
@@ -412,7 +419,7 @@ def a_deep_graph_is_no_problem(student, rng):
 # 4. The reverse sweep
 
 
-def sweep(which, arrays, times):
+def run_gradients(which, arrays, times):
     """Return the gradients of one of the expressions below, the last of `times` sweeps.
 
     The library's own sweep has been there before and has used the graph up, for itself alone.
@@ -451,15 +458,15 @@ def sweep(which, arrays, times):
     for leaf in leaves:
         leaf.grad = None
     for _ in range(times):
-        found = gradients(output, leaves)
-    if not isinstance(found, (list, tuple)):
-        return found
-    return list(found)
+        adjoints = gradients(output, leaves)
+    if not isinstance(adjoints, (list, tuple)):
+        return adjoints
+    return list(adjoints)
 
 
 @contextmanager
-def your_own_sweep(name):
-    """Take the refusal of the library's sweep, whose graph is used up, for what it is."""
+def refuse_library_sweep(name):
+    """Turn the error of the library's sweep, whose graph is used up, into feedback."""
     try:
         yield
     except StudentError as error:
@@ -472,23 +479,23 @@ def your_own_sweep(name):
         ) from error
 
 
-def gradients_of(student, which, *arrays, times=1):
-    with your_own_sweep("gradients"):
-        found = student.probe(sweep, which=which, arrays=list(arrays), times=times)
-    if not isinstance(found, list) or len(found) != len(arrays):
+def ask_gradients(student, which, *arrays, times=1):
+    with refuse_library_sweep("gradients"):
+        answer = student.probe(run_gradients, which=which, arrays=list(arrays), times=times)
+    if not isinstance(answer, list) or len(answer) != len(arrays):
         raise Feedback(
             f"gradients(output, inputs) with {len(arrays)} inputs did not return a list of "
             f"{len(arrays)} tensors.",
             hint="One gradient for each input, in the order of the inputs.",
         )
-    return found
+    return answer
 
 
 @check("gradients")
 def partial_adjoints_add_up(student, rng):
     """a value used several times gets the sum of its partial adjoints"""
     s = rng.normal(size=(3,))
-    (got,) = gradients_of(student, "shared", s)
+    (got,) = ask_gradients(student, "shared", s)
     hint = "s*s is used twice. Does the second partial adjoint replace the first, or join it?"
     close(got, 2 * s + 3 * s**2, called="gradients(s*s + s*s*s, [s])", hint=hint)
 
@@ -497,7 +504,7 @@ def partial_adjoints_add_up(student, rng):
 def users_deliver_before_a_value_hands_on(student, rng):
     """an adjoint is passed on only when it is complete"""
     s = rng.normal(size=())
-    (got,) = gradients_of(student, "ladder", s)
+    (got,) = ask_gradients(student, "ladder", s)
     a, b = np.array([1.0, 0.0]), np.array([2.0, 0.0])  # a and b as multiples of s
     for _ in range(12):
         a, b = a + b, a * 0.5 + b
@@ -509,7 +516,7 @@ def users_deliver_before_a_value_hands_on(student, rng):
 def a_layer_has_its_gradients(student, rng):
     """the running example, with a bias that is broadcast"""
     x, w, b = rng.normal(size=(3, 2)), rng.normal(size=(2, 2)), rng.normal(size=(2,))
-    dx, dw, db = gradients_of(student, "layers", x, w, b)
+    dx, dw, db = ask_gradients(student, "layers", x, w, b)
     z = x @ w
     e = np.exp(z + b)
     dz = e * z + e
@@ -525,7 +532,7 @@ def an_operator_may_return_a_list(student, rng):
     x = rng.normal(size=(2,))
     hint = "An operator returned [adjoint of x]. What did your sweep take that list for?"
     try:
-        (got,) = gradients_of(student, "list", x)
+        (got,) = ask_gradients(student, "list", x)
     except StudentError as error:
         raise Feedback(f"A gradient in a list raised {error!s}", hint=hint) from error
     close(got, 6 * np.exp(2 * x), called="gradients, from a list", hint=hint)
@@ -535,7 +542,7 @@ def an_operator_may_return_a_list(student, rng):
 def an_unused_input_has_zeros(student, rng):
     """an input that the output does not depend on has a gradient of zeros"""
     used, unused = rng.normal(size=(2,)), rng.normal(size=(2, 2))
-    got = gradients_of(student, "unused", used, unused)
+    got = ask_gradients(student, "unused", used, unused)
     close(got[0], np.full(2, 3.0), called="gradients(3*a, [a, b]): a")
     close(got[1], np.zeros((2, 2)), called="gradients(3*a, [a, b]): b", hint="Of b's shape.")
 
@@ -544,7 +551,7 @@ def an_unused_input_has_zeros(student, rng):
 def a_second_sweep_gives_the_same(student, rng):
     """nothing is left behind: a second call gives the same result"""
     s = rng.normal(size=(3,))
-    (got,) = gradients_of(student, "shared", s, times=3)
+    (got,) = ask_gradients(student, "shared", s, times=3)
     hint = "Where are the adjoints of the first call when the second begins?"
     close(got, 2 * s + 3 * s**2, called="gradients, called three times", hint=hint)
 
@@ -552,14 +559,14 @@ def a_second_sweep_gives_the_same(student, rng):
 @check("gradients")
 def a_deep_sweep_is_no_problem(student, rng):
     """a chain of 20,000 additions works"""
-    (got,) = gradients_of(student, "chain", rng.normal(size=()))
+    (got,) = ask_gradients(student, "chain", rng.normal(size=()))
     close(got, 20_001.0, called="gradients of s + 20,000 s")
 
 
 # 5. Second derivatives
 
 
-def product_with_hessian(which, x, v):
+def run_hessian_vector_product(which, x, v):
     import minitorch as mt
 
     functions = {
@@ -569,26 +576,26 @@ def product_with_hessian(which, x, v):
     }
     leaf = mt.tensor(x, requires_grad=True)
 
-    def used_up(t):
+    def use_graph_up(t):
         output = functions[which](t)
         output.backward()
         t.grad = None
         return output
 
-    return hessian_vector_product(used_up, leaf, mt.tensor(v))
+    return hessian_vector_product(use_graph_up, leaf, mt.tensor(v))
 
 
-def hessian_times(student, which, x, v):
+def ask_hessian_product(student, which, x, v):
     """Return H v as the learner's function gives it, by the learner's sweeps."""
-    with your_own_sweep("hessian_vector_product"):
-        return student.probe(product_with_hessian, which=which, x=x, v=v)
+    with refuse_library_sweep("hessian_vector_product"):
+        return student.probe(run_hessian_vector_product, which=which, x=x, v=v)
 
 
 @check("hessian_vector_product")
 def a_diagonal_hessian(student, rng):
     """where the Hessian is diagonal: (x + 2) exp(x) v"""
     x, v = rng.normal(size=(2, 4))
-    got = hessian_times(student, "x exp x", x, v)
+    got = ask_hessian_product(student, "x exp x", x, v)
     hint = "The first sweep gives the slope. What must be made of slope and v before the second?"
     close(got, (x + 2) * np.exp(x) * v, called="H v of sum(x exp(x))", hint=hint)
 
@@ -597,7 +604,7 @@ def a_diagonal_hessian(student, rng):
 def a_full_hessian(student, rng):
     """where all elements of the Hessian are equal: 6 sum(x) sum(v)"""
     x, v = rng.normal(size=(2, 4))
-    got = hessian_times(student, "cube of sum", x, v)
+    got = ask_hessian_product(student, "cube of sum", x, v)
     hint = "Every element of H counts, not only the diagonal: sum after multiplying with v."
     close(got, np.full(4, 6 * x.sum() * v.sum()), called="H v of sum(x)**3", hint=hint)
 
@@ -609,34 +616,34 @@ def x_may_have_any_shape(student, rng):
     for shape in ((2, 3), (3, 3)):
         x, v = rng.normal(size=(2, *shape))
         try:
-            got = hessian_times(student, "x exp x", x, v)
+            got = ask_hessian_product(student, "x exp x", x, v)
         except StudentError as error:
-            said = f"H v at an x of shape {shape} raised {str(error).rstrip('. ')}."
-            raise Feedback(said, hint=hint) from error
+            failure = f"H v at an x of shape {shape} raised {str(error).rstrip('. ')}."
+            raise Feedback(failure, hint=hint) from error
         expected = (x + 2) * np.exp(x) * v
         close(got, expected, called=f"H v of sum(x exp(x)), x of shape {shape}", hint=hint)
 
 
-def places_asked(x, v):
+def record_places(x, v):
     """Return where `f` was computed while H v was."""
     import minitorch as mt
 
-    asked = []
+    places = []
 
     def f(t):
-        asked.append(np.array(t.detach().numpy()))
+        places.append(np.array(t.detach().numpy()))
         return (t * t * t).sum()
 
     hessian_vector_product(f, mt.tensor(x, requires_grad=True), mt.tensor(v))
-    return asked
+    return places
 
 
 @check("hessian_vector_product", requires="a_full_hessian")
 def f_is_computed_at_x_alone(student, rng):
     """f is computed at x and nowhere else: no differences"""
     x, v = rng.normal(size=(2, 4))
-    asked = student.probe(places_asked, x=x, v=v)
-    elsewhere = sum(not np.array_equal(place, x) for place in asked)
+    places = student.probe(record_places, x=x, v=v)
+    elsewhere = sum(not np.array_equal(place, x) for place in places)
     if elsewhere:
         raise Feedback(
             f"hessian_vector_product computed f at {elsewhere} places besides x.",
@@ -652,7 +659,7 @@ def a_hessian_that_depends_on_the_place(student, rng):
     hessian = 2 * x[0] * np.eye(5)
     hessian[0] += 2 * x
     hessian[:, 0] += 2 * x
-    got = hessian_times(student, "quadratic", x, v)
+    got = ask_hessian_product(student, "quadratic", x, v)
     hint = "Try an f whose slope at one element depends on another element of x."
     close(got, hessian @ v, called="H v of sum(x*x) x[0]", hint=hint)
 
@@ -660,7 +667,7 @@ def a_hessian_that_depends_on_the_place(student, rng):
 # 6. A step
 
 
-def stepped(arrays, grads, lr):
+def run_sgd_step(arrays, grads, lr):
     """Return (new values, whether each wants gradients, whether each has a history, old values)."""
     import minitorch as mt
 
@@ -672,16 +679,16 @@ def stepped(arrays, grads, lr):
     return [p.detach() for p in new], wants, history, [p.detach() for p in leaves]
 
 
-def one_step(student, rng):
+def ask_sgd_step(student, rng):
     arrays, grads = [[rng.normal(size=s) for s in ((2, 3), (3,))] for _ in range(2)]
     lr = float(rng.uniform(0.1, 0.9))
-    return arrays, grads, lr, student.probe(stepped, arrays=arrays, grads=grads, lr=lr)
+    return arrays, grads, lr, student.probe(run_sgd_step, arrays=arrays, grads=grads, lr=lr)
 
 
 @check("sgd_step")
 def a_step_goes_against_the_gradient(student, rng):
     """each parameter moves by lr times its gradient, downhill"""
-    arrays, grads, lr, (new, _, _, _) = one_step(student, rng)
+    arrays, grads, lr, (new, _, _, _) = ask_sgd_step(student, rng)
     expected = [a - lr * g for a, g in zip(arrays, grads, strict=True)]
     hint = "The gradient points uphill, and lr says how far to go."
     close(new, expected, called="sgd_step(parameters, grads, lr)", hint=hint)
@@ -690,7 +697,7 @@ def a_step_goes_against_the_gradient(student, rng):
 @check("sgd_step", requires="a_step_goes_against_the_gradient")
 def new_parameters_are_leaves(student, rng):
     """the new parameters want gradients and have no history"""
-    _, _, _, (_, wants, history, _) = one_step(student, rng)
+    _, _, _, (_, wants, history, _) = ask_sgd_step(student, rng)
     if any(history):
         raise Feedback(
             "A new parameter still has an `op`: it remembers the step that made it.",
@@ -706,5 +713,5 @@ def new_parameters_are_leaves(student, rng):
 @check("sgd_step", requires="a_step_goes_against_the_gradient")
 def old_parameters_stay(student, rng):
     """the parameters passed in are not modified"""
-    arrays, _, _, (_, _, _, old) = one_step(student, rng)
+    arrays, _, _, (_, _, _, old) = ask_sgd_step(student, rng)
     close(old, arrays, called="parameters after sgd_step", hint="Make new ones instead.")

@@ -19,20 +19,20 @@ LAB = LabSettings(memory_mib=2048, preload=("numpy", "minitorch"), withheld=WITH
 # ---- 1. Parameter and Module
 
 
-def about_a_parameter(values):
+def describe_parameter(values):
     """Return (is a tensor, is a Parameter, wants a gradient, has a history, values, dtype)."""
     import minitorch as mt
 
     p = Parameter(values)
-    found = [isinstance(p, mt.Tensor), isinstance(p, Parameter), bool(p.requires_grad)]
-    return [*found, p.op is not None, p.detach().numpy(), str(p.detach().numpy().dtype)]
+    facts = [isinstance(p, mt.Tensor), isinstance(p, Parameter), bool(p.requires_grad)]
+    return [*facts, p.op is not None, p.detach().numpy(), str(p.detach().numpy().dtype)]
 
 
 @check("Module")
 def a_parameter_is_a_tensor_that_wants_a_gradient(student, rng):
     """a Parameter is a float32 tensor with these values, which wants a gradient"""
     values = rng.normal(size=(2, 3))
-    tensor, own, wants, history, got, dtype = student.probe(about_a_parameter, values=values)
+    tensor, own, wants, history, got, dtype = student.probe(describe_parameter, values=values)
     if not (tensor and own):
         raise Feedback("Parameter(values) is not an object of the class Parameter.")
     if not wants or history:
@@ -45,7 +45,7 @@ def a_parameter_is_a_tensor_that_wants_a_gradient(student, rng):
     close(got, values, called="Parameter(values)")
 
 
-def tree(arrays):
+def walk_tree(arrays):
     """Build a module with one of each, and return [(name, values)] of two walks."""
     import minitorch as mt
 
@@ -80,7 +80,7 @@ TREE = [
 def every_parameter_is_found_by_its_path(student, rng):
     """all parameters below a module are found, in order, with dotted names; nothing else is"""
     arrays = [rng.normal(size=n) for n in rng.permutation(9) + 1]
-    names, values, again = student.probe(tree, arrays=arrays)
+    names, values, second_names = student.probe(walk_tree, arrays=arrays)
     missing = [name for name in TREE if name not in names]
     strange = [name for name in names if name not in TREE]
     if missing or strange:
@@ -96,14 +96,14 @@ def every_parameter_is_found_by_its_path(student, rng):
             hint="In the order in which the attributes were set, children where they stand.",
         )
     close(values, arrays, called="values of named_parameters")
-    if again != names:
+    if second_names != names:
         raise Feedback(
-            f"named_parameters: a second walk found {len(again)} of {len(names)}.",
+            f"named_parameters: a second walk found {len(second_names)} of {len(names)}.",
             hint="What does the first walk leave behind? Each call begins anew.",
         )
 
 
-def shared(values):
+def name_shared_parts(values):
     """Return the names that a module with shared parts yields, and how many distinct objects."""
     layer = Module()
     layer.weight = Parameter(values)
@@ -114,14 +114,14 @@ def shared(values):
     root.decoder = Module()
     root.decoder.layer = layer
     root.decoder.own = Parameter(values)
-    found = list(root.named_parameters())
-    return [name for name, _ in found], len({id(p) for _, p in found})
+    pairs = list(root.named_parameters())
+    return [name for name, _ in pairs], len({id(p) for _, p in pairs})
 
 
 @check("Module", requires="every_parameter_is_found_by_its_path")
 def a_shared_parameter_comes_once(student, rng):
     """a parameter that hangs in several places comes once, by its first name"""
-    names, distinct = student.probe(shared, values=rng.normal(size=3))
+    names, distinct = student.probe(name_shared_parts, values=rng.normal(size=3))
     if len(names) != distinct:
         raise Feedback(
             f"named_parameters: {distinct} parameters, some in several places, came {len(names)} "
@@ -134,7 +134,7 @@ def a_shared_parameter_comes_once(student, rng):
     close(names, expected, called="names with shared parts", hint=hint)
 
 
-def odd_trees(values):
+def name_odd_trees(values):
     """Return the names in a list of lists and in a tuple, and in a module of no parameters."""
     root = Module()
     root.rows = [[Parameter(values)], (Parameter(values), Module())]
@@ -145,7 +145,7 @@ def odd_trees(values):
 @check("Module", requires="every_parameter_is_found_by_its_path")
 def lists_of_lists_and_empty_modules(student, rng):
     """parameters in lists of lists are found; an empty module has none"""
-    names, none = student.probe(odd_trees, values=rng.normal(size=2))
+    names, none = student.probe(name_odd_trees, values=rng.normal(size=2))
     hint = "`parts` opens lists of lists for you."
     close(names, ["rows.0.0", "rows.1.0", "rows.1.1.w"], called="names in lists", hint=hint)
     close(none, [], called="an empty module", hint=hint)
@@ -154,7 +154,7 @@ def lists_of_lists_and_empty_modules(student, rng):
 # ---- 2. Linear
 
 
-def through_a_layer(weight, bias, x):
+def run_layer(weight, bias, x):
     """Return what a layer with these weights gives for x."""
     import numpy as np
 
@@ -174,43 +174,45 @@ def the_layer_computes_x_w_transposed_plus_b(student, rng):
         w, b, x = (
             rng.normal(size=s).astype(np.float32) for s in ((n_out, shape[-1]), (n_out,), shape)
         )
-        got = student.probe(through_a_layer, weight=w, bias=b, x=x)
+        got = student.probe(run_layer, weight=w, bias=b, x=x)
         hint = "(N, n_in) times what is (N, n_out)? weight is (n_out, n_in)."
         close(got, x @ w.T + b, called=f"Linear on x {shape}", hint=hint)
 
 
-def fresh(n_in, n_out, seed):
+def describe_new_layer(n_in, n_out, seed):
     """Return [(name, values)] of a new layer."""
     import numpy as np
 
     layer = Linear(n_in, n_out, np.random.default_rng(seed))
-    found = list(layer.named_parameters())
-    return [name for name, _ in found], [p.detach().numpy() for _, p in found]
+    pairs = list(layer.named_parameters())
+    return [name for name, _ in pairs], [p.detach().numpy() for _, p in pairs]
 
 
 @check("Linear", requires="the_layer_computes_x_w_transposed_plus_b")
 def weight_and_bias_are_parameters(student, rng):
     """weight and bias are found as parameters, in their shapes, the bias zero"""
-    names, values = student.probe(fresh, n_in=5, n_out=3, seed=0)
+    names, values = student.probe(describe_new_layer, n_in=5, n_out=3, seed=0)
     if sorted(names) != ["bias", "weight"]:
         raise Feedback(
             f"The parameters of Linear(5, 3, rng) are {names}, expected weight and bias.",
             hint="An attribute of self that is a Parameter is found by your walk.",
         )
-    found = dict(zip(names, values, strict=True))
-    if found["weight"].shape != (3, 5) or found["bias"].shape != (3,):
+    arrays = dict(zip(names, values, strict=True))
+    if arrays["weight"].shape != (3, 5) or arrays["bias"].shape != (3,):
         raise Feedback(
-            f"Linear(5, 3, rng) has weight {found['weight'].shape} and bias "
-            f"{found['bias'].shape}, expected (3, 5) and (3,)."
+            f"Linear(5, 3, rng) has weight {arrays['weight'].shape} and bias "
+            f"{arrays['bias'].shape}, expected (3, 5) and (3,)."
         )
-    close(found["bias"], np.zeros(3), called="bias of a new layer", hint="It starts at zero.")
+    close(arrays["bias"], np.zeros(3), called="bias of a new layer", hint="It starts at zero.")
 
 
 @check("Linear", weight=2)
 def the_signal_keeps_its_size(student, rng):
     """the weights have mean zero and the standard deviation of the formula"""
     for n_in, n_out in ((200, 300), (300, 100)):
-        names, values = student.probe(fresh, n_in=n_in, n_out=n_out, seed=int(rng.integers(1000)))
+        names, values = student.probe(
+            describe_new_layer, n_in=n_in, n_out=n_out, seed=int(rng.integers(1000))
+        )
         weight = dict(zip(names, values, strict=True)).get("weight", np.zeros(1))
         called, spread = f"Linear({n_in}, {n_out}, rng)", np.std(weight)
         near = {
@@ -233,11 +235,12 @@ def the_signal_keeps_its_size(student, rng):
 def weights_are_drawn_from_the_generator(student, rng):
     """weights are normal numbers from `rng`: one state, one layer"""
     seed = int(rng.integers(1000))
-    first, again, other = (
-        student.probe(fresh, n_in=100, n_out=100, seed=s)[1][0] for s in (seed, seed, seed + 1)
+    first, same_seed, other_seed = (
+        student.probe(describe_new_layer, n_in=100, n_out=100, seed=s)[1][0]
+        for s in (seed, seed, seed + 1)
     )
     hint = "Two layers made with equal generators are equal; all randomness is rng.normal's."
-    if not np.array_equal(first, again) or np.array_equal(first, other):
+    if not np.array_equal(first, same_seed) or np.array_equal(first, other_seed):
         raise Feedback("Linear does not draw from rng alone.", hint=hint)
     beyond = np.mean(np.abs(first) > 2 * first.std())
     if not 0.035 < beyond < 0.056:  # 0.0455 for a normal distribution, 0 for a uniform one
@@ -247,7 +250,7 @@ def weights_are_drawn_from_the_generator(student, rng):
 # ---- 3. and 4. Optimizers
 
 
-def optimized(name, arrays, grads, settings, rates):
+def run_optimizer(name, arrays, grads, settings, rates):
     """Take a step for each item of `grads`; a None in it leaves its parameter without gradient.
 
     Return (values after each step, same objects in the same memory, gradients as they were left).
@@ -259,35 +262,35 @@ def optimized(name, arrays, grads, settings, rates):
     params = [Parameter(a) for a in arrays]
     before = [p.detach().numpy().ctypes.data for p in params]
     optimizer = globals()[name]((p for p in params), **settings)
-    path, left = [], []
-    for given, rate in zip(grads, rates, strict=True):
-        for p, g in zip(params, given, strict=True):
+    path, grads_after = [], []
+    for step_grads, rate in zip(grads, rates, strict=True):
+        for p, g in zip(params, step_grads, strict=True):
             p.grad = None if g is None else mt.tensor(np.array(g, np.float32))
         optimizer.lr = rate if rate is not None else optimizer.lr
         optimizer.step()
         path.append([p.detach().numpy().copy() for p in params])
-        left.append([None if p.grad is None else p.grad.numpy().copy() for p in params])
-    return path, [p.detach().numpy().ctypes.data for p in params] == before, left
+        grads_after.append([None if p.grad is None else p.grad.numpy().copy() for p in params])
+    return path, [p.detach().numpy().ctypes.data for p in params] == before, grads_after
 
 
 SHAPES = ((2, 3), (4,), (1,))
 
 
-def drawn(rng, steps):
+def draw_arrays_and_grads(rng, steps):
     """Return (arrays, one list of gradients a step), float32."""
     arrays = [rng.normal(size=s).astype(np.float32) for s in SHAPES]
     grads = [[rng.normal(size=s).astype(np.float32) for s in SHAPES] for _ in range(steps)]
     return arrays, grads
 
 
-def run(student, name, arrays, grads, rates=None, **settings):
+def ask_optimizer(student, name, arrays, grads, rates=None, **settings):
     rates = [None] * len(grads) if rates is None else rates
     return student.probe(
-        optimized, name=name, arrays=arrays, grads=grads, settings=settings, rates=rates
+        run_optimizer, name=name, arrays=arrays, grads=grads, settings=settings, rates=rates
     )
 
 
-def moved(name, arrays, path):
+def require_movement(name, arrays, path):
     """Raise Feedback where no parameter has ever changed."""
     if all(np.array_equal(a, p) for a, p in zip(arrays, path[-1], strict=True)):
         raise Feedback(
@@ -301,8 +304,8 @@ def sgd(arrays, grads, rates, momentum, variant=""):
     w = [a.astype(np.float64) for a in arrays]
     v = [np.zeros(a.shape) for a in arrays]
     path = []
-    for given, lr in zip(grads, rates, strict=True):
-        for i, g in enumerate(given):
+    for step_grads, lr in zip(grads, rates, strict=True):
+        for i, g in enumerate(step_grads):
             if g is not None:
                 old = v[i]
                 v[i] = momentum * v[i] + ((1 - momentum) if variant == "mean" else 1.0) * g
@@ -317,7 +320,7 @@ SGD_MISTAKES = {
 }
 
 
-def tell_what_moved(called, path, arrays, grads, momentum, variants):
+def explain_path(called, path, arrays, grads, momentum, variants):
     """Raise Feedback where the path is that of a mistake that has a name (lr is 0.3)."""
     for variant in variants:
         other = sgd(arrays, grads, [0.3] * len(grads), momentum, variant)
@@ -328,10 +331,10 @@ def tell_what_moved(called, path, arrays, grads, momentum, variants):
 @check("SGD", weight=2)
 def a_step_goes_against_the_gradient(student, rng):
     """without momentum each parameter moves by lr times its gradient, downhill"""
-    arrays, grads = drawn(rng, 3)
-    path, _, _ = run(student, "SGD", arrays, grads, lr=0.3)
-    moved("SGD", arrays, path)
-    tell_what_moved("SGD", path, arrays, grads, 0.0, ("late",))
+    arrays, grads = draw_arrays_and_grads(rng, 3)
+    path, _, _ = ask_optimizer(student, "SGD", arrays, grads, lr=0.3)
+    require_movement("SGD", arrays, path)
+    explain_path("SGD", path, arrays, grads, 0.0, ("late",))
     hint = "Downhill, by lr of the gradient. Is anything left over from the step before?"
     close(path, sgd(arrays, grads, [0.3] * 3, 0.0), called="SGD, parameters by step", hint=hint)
 
@@ -339,10 +342,10 @@ def a_step_goes_against_the_gradient(student, rng):
 @check("SGD", weight=2)
 def velocities_gather_gradients(student, rng):
     """with momentum the velocity is momentum times itself, plus the gradient"""
-    arrays, grads = drawn(rng, 4)
-    path, _, _ = run(student, "SGD", arrays, grads, lr=0.3, momentum=0.8)
-    moved("SGD", arrays, path)
-    tell_what_moved("SGD with momentum 0.8", path, arrays, grads, 0.8, ("mean", "late"))
+    arrays, grads = draw_arrays_and_grads(rng, 4)
+    path, _, _ = ask_optimizer(student, "SGD", arrays, grads, lr=0.3, momentum=0.8)
+    require_movement("SGD", arrays, path)
+    explain_path("SGD with momentum 0.8", path, arrays, grads, 0.8, ("mean", "late"))
     hint = "v <- momentum v + grad, one velocity a parameter, then w <- w - lr v."
     expected = sgd(arrays, grads, [0.3] * 4, 0.8)
     close(path, expected, called="SGD, momentum 0.8, parameters by step", hint=hint)
@@ -351,8 +354,8 @@ def velocities_gather_gradients(student, rng):
 @check("SGD", requires="a_step_goes_against_the_gradient")
 def parameters_stay_where_they_are(student, rng):
     """the parameters are changed in their own memory"""
-    arrays, grads = drawn(rng, 2)
-    _, same, _ = run(student, "SGD", arrays, grads, lr=0.3, momentum=0.5)
+    arrays, grads = draw_arrays_and_grads(rng, 2)
+    _, same, _ = ask_optimizer(student, "SGD", arrays, grads, lr=0.3, momentum=0.5)
     if not same:
         raise Feedback("After SGD.step() a parameter lies somewhere else.", hint="p -= ...")
 
@@ -360,18 +363,18 @@ def parameters_stay_where_they_are(student, rng):
 @check("SGD", requires="velocities_gather_gradients")
 def gradients_are_left_alone(student, rng):
     """the gradients are the same afterwards, in the second step too"""
-    arrays, grads = drawn(rng, 3)
-    _, _, left = run(student, "SGD", arrays, grads, lr=0.3, momentum=0.5)
+    arrays, grads = draw_arrays_and_grads(rng, 3)
+    _, _, grads_after = ask_optimizer(student, "SGD", arrays, grads, lr=0.3, momentum=0.5)
     hint = "Is the velocity an array of its own, or is it the gradient under another name?"
-    close(left, grads, called="gradients after SGD.step()", hint=hint)
+    close(grads_after, grads, called="gradients after SGD.step()", hint=hint)
 
 
 @check("SGD", requires="velocities_gather_gradients")
 def without_a_gradient_nothing_moves(student, rng):
     """a parameter whose grad is None stays, whatever its velocity"""
-    arrays, grads = drawn(rng, 3)
+    arrays, grads = draw_arrays_and_grads(rng, 3)
     grads[0][2] = grads[1][0] = None
-    path, _, _ = run(student, "SGD", arrays, grads, lr=0.3, momentum=0.5)
+    path, _, _ = ask_optimizer(student, "SGD", arrays, grads, lr=0.3, momentum=0.5)
     hint = "A layer that took no part in the loss has no gradient: leave it out of the step."
     for step, index, before in ((0, 2, arrays[2]), (1, 0, path[0][0])):
         called = f"parameter {index} after a step without a gradient"
@@ -384,9 +387,9 @@ def without_a_gradient_nothing_moves(student, rng):
 @check("SGD", hidden=True, requires="velocities_gather_gradients")
 def the_learning_rate_may_change(student, rng):
     """a learning rate that is set between two steps counts from then on"""
-    arrays, grads = drawn(rng, 3)
+    arrays, grads = draw_arrays_and_grads(rng, 3)
     rates = [0.3, 0.1, 0.7]
-    path, _, _ = run(student, "SGD", arrays, grads, rates, lr=9.0, momentum=0.9)
+    path, _, _ = ask_optimizer(student, "SGD", arrays, grads, rates, lr=9.0, momentum=0.9)
     hint = "Schedules set optimizer.lr: read it in each step, and keep it out of the velocity."
     close(path, sgd(arrays, grads, rates, 0.9), called="SGD with a schedule", hint=hint)
 
@@ -397,8 +400,8 @@ def adam(arrays, grads, lr, betas, eps, variant=""):
     w = [a.astype(np.float64) for a in arrays]
     m, s = [np.zeros(a.shape) for a in arrays], [np.zeros(a.shape) for a in arrays]
     path = []
-    for step, given in enumerate(grads, 1):
-        for i, g in enumerate(given):
+    for step, step_grads in enumerate(grads, 1):
+        for i, g in enumerate(step_grads):
             count += 1
             if g is None:
                 continue
@@ -420,9 +423,9 @@ ADAM = {"lr": 0.02, "betas": (0.8, 0.95), "eps": 0.05}
 @check("Adam", weight=4)
 def each_step_follows_the_formulas(student, rng):
     """the parameters follow the formulas, step by step"""
-    arrays, grads = drawn(rng, 5)
-    path, _, _ = run(student, "Adam", arrays, grads, **ADAM)
-    moved("Adam", arrays, path)
+    arrays, grads = draw_arrays_and_grads(rng, 5)
+    path, _, _ = ask_optimizer(student, "Adam", arrays, grads, **ADAM)
+    require_movement("Adam", arrays, path)
     variants = {
         "uncorrected": "After one step a mean that began at zero holds only 1 - beta of anything.",
         "inside": "Where does epsilon stand: under the root, or beside it?",
@@ -441,7 +444,7 @@ def the_first_step_has_length_lr(student, rng):
     """with the defaults the first step is lr long, whatever the gradient's size"""
     arrays = [np.zeros(3, np.float32)]
     grads = [[np.array([1e-3, -1.0, 1e3], np.float32)]]
-    path, _, _ = run(student, "Adam", arrays, grads)
+    path, _, _ = ask_optimizer(student, "Adam", arrays, grads)
     hint = "In m over the root of s the size of the gradient cancels."
     close(path[0][0], [-1e-3, 1e-3, -1e-3], called="Adam's first step", hint=hint, rtol=1e-3)
 
@@ -449,21 +452,21 @@ def the_first_step_has_length_lr(student, rng):
 @check("Adam", requires="each_step_follows_the_formulas")
 def adam_leaves_gradients_and_memory_alone(student, rng):
     """gradients are the same afterwards, and parameters stay in their memory"""
-    arrays, grads = drawn(rng, 3)
-    _, same, left = run(student, "Adam", arrays, grads, **ADAM)
+    arrays, grads = draw_arrays_and_grads(rng, 3)
+    _, same, grads_after = ask_optimizer(student, "Adam", arrays, grads, **ADAM)
     if not same:
         raise Feedback("After Adam.step() a parameter lies somewhere else.", hint="p -= ...")
     hint = "Which of your steps in place begins with the gradient itself?"
-    close(left, grads, called="gradients after Adam.step()", hint=hint)
+    close(grads_after, grads, called="gradients after Adam.step()", hint=hint)
 
 
 @check("Adam", requires="each_step_follows_the_formulas")
 def adam_leaves_out_what_has_no_gradient(student, rng):
     """a parameter whose grad is None stays as it is"""
-    arrays, grads = drawn(rng, 3)
-    for given in grads:
-        given[1] = None
-    path, _, _ = run(student, "Adam", arrays, grads, **ADAM)
+    arrays, grads = draw_arrays_and_grads(rng, 3)
+    for step_grads in grads:
+        step_grads[1] = None
+    path, _, _ = ask_optimizer(student, "Adam", arrays, grads, **ADAM)
     hint = "A layer that took no part in the loss has no gradient: leave it out."
     close(path, adam(arrays, grads, **ADAM), called="Adam with gradients that are None", hint=hint)
 
@@ -471,22 +474,27 @@ def adam_leaves_out_what_has_no_gradient(student, rng):
 # ---- 5. The network and the step
 
 
-def through_the_network(x, seed):
+def run_network(x, seed):
     """Return (names, weights, logits) of a new network."""
     import numpy as np
 
     import minitorch as mt
 
     net = CNN(np.random.default_rng(seed))
-    named = list(net.named_parameters())
+    named_parameters = list(net.named_parameters())
     rng = np.random.default_rng(seed)
     parts = [Conv2d(1, 8, 1, rng), Conv2d(8, 16, 2, rng), Linear(256, 10, rng)]
-    made = [p.detach().numpy() for part in parts for p in part.parameters()]
-    weights = [p.detach().numpy() for _, p in named]
-    return [n for n, _ in named], weights, net(mt.tensor(x)).detach().numpy(), made
+    drawn_weights = [p.detach().numpy() for part in parts for p in part.parameters()]
+    weights = [p.detach().numpy() for _, p in named_parameters]
+    return (
+        [n for n, _ in named_parameters],
+        weights,
+        net(mt.tensor(x)).detach().numpy(),
+        drawn_weights,
+    )
 
 
-def convolved(x, w, b, stride):
+def convolve(x, w, b, stride):
     """3 by 3 filters with a border of zeros, in float64."""
     padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
@@ -497,23 +505,23 @@ def convolved(x, w, b, stride):
 LAYERS = [f"{layer}.{part}" for layer in ("conv1", "conv2", "out") for part in ("weight", "bias")]
 
 
-def network(student, rng, n):
+def ask_network(student, rng, n):
     x = rng.normal(size=(n, 1, 8, 8)).astype(np.float32)
-    names, weights, got, made = student.probe(
-        through_the_network, x=x, seed=int(rng.integers(1000))
+    names, weights, got, drawn_weights = student.probe(
+        run_network, x=x, seed=int(rng.integers(1000))
     )
     if names != LAYERS:
         raise Feedback(
             f"The parameters of CNN are {', '.join(names)}.",
             hint="Three attributes in this order: conv1, conv2, out.",
         )
-    return x, weights, got, made
+    return x, weights, got, drawn_weights
 
 
 @check("CNN", weight=2)
 def the_layers_have_their_sizes(student, rng):
     """conv1, conv2 and out have the sizes of the drawing"""
-    _, weights, _, _ = network(student, rng, 2)
+    _, weights, _, _ = ask_network(student, rng, 2)
     expected = [(8, 1, 3, 3), (8,), (16, 8, 3, 3), (16,), (10, 256), (10,)]
     for name, w, shape in zip(LAYERS, weights, expected, strict=True):
         if w.shape != shape:
@@ -524,9 +532,9 @@ def the_layers_have_their_sizes(student, rng):
 def the_network_computes_what_is_drawn(student, rng):
     """the logits are those of the drawing: convolution, ReLU, convolution, ReLU, linear"""
     for n in (1, 3):
-        x, (w1, b1, w2, b2, w3, b3), got, _ = network(student, rng, n)
-        h1 = convolved(x, w1, b1, 1)
-        h2 = convolved(np.maximum(h1, 0), w2, b2, 2)
+        x, (w1, b1, w2, b2, w3, b3), got, _ = ask_network(student, rng, n)
+        h1 = convolve(x, w1, b1, 1)
+        h2 = convolve(np.maximum(h1, 0), w2, b2, 2)
         expected = np.maximum(h2, 0).reshape(n, -1) @ w3.T + b3
         hint = "A ReLU behind each convolution, none behind the logits; stride 1, then 2."
         close(got, expected, called=f"CNN on {n} pictures", hint=hint)
@@ -535,12 +543,12 @@ def the_network_computes_what_is_drawn(student, rng):
 @check("CNN", requires="the_network_computes_what_is_drawn")
 def layers_are_drawn_in_order(student, rng):
     """the layers draw their weights from `rng` in order"""
-    _, weights, _, made = network(student, rng, 1)
+    _, weights, _, drawn_weights = ask_network(student, rng, 1)
     hint = "conv1 first, then conv2, then out, all with the one rng."
-    close(weights, made, called="weights of CNN(rng)", hint=hint)
+    close(weights, drawn_weights, called="weights of CNN(rng)", hint=hint)
 
 
-def steps_of_training(w, batches, lr, stale):
+def run_train_step(w, batches, lr, stale):
     """Train x @ w for a step a batch; return (losses, gradients that step saw, weights, calls)."""
     import numpy as np
 
@@ -548,7 +556,7 @@ def steps_of_training(w, batches, lr, stale):
 
     weight = mt.tensor(w, requires_grad=True)
     weight.grad = mt.tensor(stale)
-    seen, calls = [], []
+    step_grads, calls = [], []
 
     class Recorder:
         def zero_grad(self):
@@ -557,15 +565,17 @@ def steps_of_training(w, batches, lr, stale):
 
         def step(self):
             calls.append("step")
-            seen.append(np.zeros(w.shape) if weight.grad is None else weight.grad.numpy().copy())
+            step_grads.append(
+                np.zeros(w.shape) if weight.grad is None else weight.grad.numpy().copy()
+            )
             with mt.no_grad():
-                weight.sub_(lr * mt.tensor(seen[-1].astype(w.dtype)))
+                weight.sub_(lr * mt.tensor(step_grads[-1].astype(w.dtype)))
 
     losses = [
         train_step(lambda x: x @ weight, Recorder(), mt.tensor(x), mt.tensor(y)) for x, y in batches
     ]
-    plain = [float(loss) if isinstance(loss, float) else repr(type(loss)) for loss in losses]
-    return plain, seen, weight.detach().numpy(), calls
+    floats = [float(loss) if isinstance(loss, float) else repr(type(loss)) for loss in losses]
+    return floats, step_grads, weight.detach().numpy(), calls
 
 
 def softmax_step(w, x, y):
@@ -578,11 +588,11 @@ def softmax_step(w, x, y):
     return loss, x.T @ p / len(y)
 
 
-def trained(student, rng):
+def ask_train_step(student, rng):
     """Return (what came out, expected losses, expected gradients, expected weights)."""
     w, stale = rng.normal(size=(2, 4, 3))
     batches = [(rng.normal(size=(5, 4)), rng.integers(0, 3, size=5)) for _ in range(3)]
-    got = student.probe(steps_of_training, w=w, batches=batches, lr=0.5, stale=stale)
+    got = student.probe(run_train_step, w=w, batches=batches, lr=0.5, stale=stale)
     losses, grads = [], []
     for x, y in batches:
         loss, grad = softmax_step(w, x, y)
@@ -595,30 +605,30 @@ def trained(student, rng):
 @check("train_step", weight=3)
 def the_optimizer_sees_the_gradient_of_this_batch(student, rng):
     """each step uses the gradient of its own batch, and of nothing before it"""
-    (_, seen, _, calls), _, grads, _, stale = trained(student, rng)
+    (_, step_grads, _, calls), _, grads, _, stale = ask_train_step(student, rng)
     if calls.count("step") != 3:
         raise Feedback(
             f"Three calls of train_step made {calls.count('step')} steps of the optimizer.",
             hint="Old gradients away, forward, loss, backward: what is left to do?",
         )
-    if np.allclose(seen[0], 0.0):
+    if np.allclose(step_grads[0], 0.0):
         raise Feedback(
             "When the optimizer stepped there was no gradient.",
             hint="Between which two lines do the gradients exist? What came after backward()?",
         )
-    if np.allclose(seen[0], grads[0] + stale):
+    if np.allclose(step_grads[0], grads[0] + stale):
         raise Feedback(
             "The first step used gradients that were there before train_step was called.",
             hint="backward() adds. What has to happen before it?",
         )
     hint = "One forward, one loss, one backward for each step; the loss is the mean over the batch."
-    close(seen, grads, called="gradients that the optimizer saw, by step", hint=hint)
+    close(step_grads, grads, called="gradients that the optimizer saw, by step", hint=hint)
 
 
 @check("train_step", weight=2)
 def the_loss_is_the_one_before_the_step(student, rng):
     """the float returned is the loss of the batch before the step"""
-    (losses, _, _, _), expected, _, _, _ = trained(student, rng)
+    (losses, _, _, _), expected, _, _, _ = ask_train_step(student, rng)
     if any(isinstance(loss, str) for loss in losses):
         raise Feedback(
             f"train_step returned {losses[0]}, expected a float.",
@@ -631,14 +641,14 @@ def the_loss_is_the_one_before_the_step(student, rng):
 @check("train_step", hidden=True, requires="the_optimizer_sees_the_gradient_of_this_batch")
 def three_steps_end_where_they_should(student, rng):
     """the weights after three steps are those of gradient descent"""
-    (_, _, got, _), _, _, w, _ = trained(student, rng)
+    (_, _, got, _), _, _, w, _ = ask_train_step(student, rng)
     close(got, w, called="weights after three steps", hint="One step a call.")
 
 
 # ---- 6. A write in a graph
 
 
-def in_a_graph(start, grads, lr, momentum, pull):
+def run_in_graph(start, grads, lr, momentum, pull):
     """Run the node once for each gradient; return (w, v) after each run.
 
     With `pull` the gradient is w itself plus what is fed.
@@ -650,39 +660,39 @@ def in_a_graph(start, grads, lr, momentum, pull):
     with tf.Graph().as_default():
         w = tf.Variable(start)
         v = tf.Variable(np.zeros_like(start))
-        fed = tf.placeholder(tf.float64, start.shape)
-        node = momentum_in_graph(w, v, w + fed if pull else fed, lr, momentum)
+        fed_grad = tf.placeholder(tf.float64, start.shape)
+        node = momentum_in_graph(w, v, w + fed_grad if pull else fed_grad, lr, momentum)
         with tf.Session() as session:
             session.run(tf.initialize_all_variables())
-            found = []
+            results = []
             for grad in grads:
-                session.run(node, {fed: grad})
-                found.append([np.array(a) for a in session.run([w, v])])
-    return found
+                session.run(node, {fed_grad: grad})
+                results.append([np.array(a) for a in session.run([w, v])])
+    return results
 
 
-def momentum_path(start, grads, lr, momentum, pull=False, late=False):
-    w, v, found = start, np.zeros_like(start), []
+def follow_momentum(start, grads, lr, momentum, pull=False, late=False):
+    w, v, path = start, np.zeros_like(start), []
     for grad in grads:
         old = v
         v = momentum * v + (w + grad if pull else grad)
         w = w - lr * (old if late else v)
-        found.append([w, v])
-    return found
+        path.append([w, v])
+    return path
 
 
 @check("momentum_in_graph", weight=3)
 def the_weight_moves_by_the_new_velocity(student, rng):
     """each run writes the velocity, then moves the weight by it"""
     start, grads = rng.normal(size=3), list(rng.normal(size=(4, 3)))
-    got = student.probe(in_a_graph, start=start, grads=grads, lr=0.2, momentum=0.7, pull=False)
+    got = student.probe(run_in_graph, start=start, grads=grads, lr=0.2, momentum=0.7, pull=False)
     if all(np.array_equal(w, start) for w, _ in got):
         raise Feedback(
             "After four runs of the node the weight is what it was.",
             hint="A session runs what the fetched node depends on, and nothing else.",
         )
-    late = momentum_path(start, grads, 0.2, 0.7, late=True)
-    if np.allclose([w for w, _ in got], [w for w, _ in late]):
+    late_path = follow_momentum(start, grads, 0.2, 0.7, late=True)
+    if np.allclose([w for w, _ in got], [w for w, _ in late_path]):
         raise Feedback(
             "The weight moves by the velocity of the run before.",
             hint="Which edge says that the read of v comes after its write?",
@@ -693,7 +703,7 @@ def the_weight_moves_by_the_new_velocity(student, rng):
             hint="A value that was computed is not yet a value that was written.",
         )
     hint = "v <- momentum v + grad, w <- w - lr v, each once in a run."
-    expected = momentum_path(start, grads, 0.2, 0.7)
+    expected = follow_momentum(start, grads, 0.2, 0.7)
     close(got, expected, called="[w, v] after each run", hint=hint)
 
 
@@ -701,6 +711,6 @@ def the_weight_moves_by_the_new_velocity(student, rng):
 def a_gradient_may_depend_on_the_weight(student, rng):
     """a gradient that reads the weight reads the old one"""
     start, grads = rng.normal(size=2), list(rng.normal(size=(4, 2)))
-    got = student.probe(in_a_graph, start=start, grads=grads, lr=0.1, momentum=0.9, pull=True)
-    expected = momentum_path(start, grads, 0.1, 0.9, pull=True)
+    got = student.probe(run_in_graph, start=start, grads=grads, lr=0.1, momentum=0.9, pull=True)
+    expected = follow_momentum(start, grads, 0.1, 0.9, pull=True)
     close(got, expected, called="[w, v] after each run", hint="Try a gradient made from w.")

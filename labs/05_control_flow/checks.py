@@ -17,43 +17,43 @@ DEAD = "dead"
 
 
 @contextmanager
-def hinted(called, hint):
-    """An error of the learner's code inside becomes feedback with a hint."""
+def hint_at_errors(called, hint):
+    """Turn an error of the learner's code inside into feedback with a hint."""
     try:
         yield
     except StudentError as error:
         raise Feedback(f"{called} raised {str(error).rstrip('. ')}.", hint=hint) from error
 
 
-def plain(array):
+def as_float32(array):
     return np.asarray(array, np.float32)
 
 
 # 1. fire
 
 
-def fired(kind, tokens, side):
+def run_fire(kind, tokens, side):
     """Fire an operator once; return (its token or "dead", how often it computed)."""
     from minitorch.op import Op
 
-    ran = []
+    runs = []
 
     class Weigh(Op):
         def compute(self, xp, *arrays):
-            ran.append(len(arrays))
+            runs.append(len(arrays))
             return sum((i + 1.0) * a for i, a in enumerate(arrays))
 
     op = {"switch": lambda: Switch(side), "merge": Merge, "other": Weigh}[kind]()
-    given = [DEAD if isinstance(t, str) else t for t in tokens]
-    token = fire(op, given)
-    return ("dead" if token is DEAD else token), len(ran)
+    inputs = [DEAD if isinstance(t, str) else t for t in tokens]
+    token = fire(op, inputs)
+    return ("dead" if token is DEAD else token), len(runs)
 
 
-def shoot(student, kind, tokens, side=True):
+def ask_fire(student, kind, tokens, side=True):
     called = f"fire of {kind}"
     hint = "Which tokens can be dead here? Compare with `is`: `token is DEAD`."
-    with hinted(called, hint):
-        return student.probe(fired, kind=kind, tokens=tokens, side=side)
+    with hint_at_errors(called, hint):
+        return student.probe(run_fire, kind=kind, tokens=tokens, side=side)
 
 
 def is_dead(token):
@@ -74,8 +74,8 @@ def must_live(token, what, hint):
 def live_inputs_are_computed(student, rng):
     """an ordinary operator computes its inputs, in order"""
     for size in (1, 3):
-        arrays = [plain(rng.normal(size=(2, 2))) for _ in range(size)]
-        token, _ = shoot(student, "other", arrays)
+        arrays = [as_float32(rng.normal(size=(2, 2))) for _ in range(size)]
+        token, _ = ask_fire(student, "other", arrays)
         hint = "op.compute(np, *tokens): all of the inputs, in their order."
         must_live(token, "An operator with live inputs", hint)
         right = sum((i + 1.0) * a for i, a in enumerate(arrays))
@@ -85,12 +85,12 @@ def live_inputs_are_computed(student, rng):
 @check("fire", weight=2)
 def switch_sends_one_way(student, rng):
     """a Switch hands the data on where the predicate is its side, and is dead otherwise"""
-    data = plain(rng.normal(size=3))
+    data = as_float32(rng.normal(size=3))
     hint = "The predicate is the second input. Switch(True) lives where it is true, Switch(False) "
     hint += "where it is false."
     for side in (True, False):
         for predicate in (np.array(True), np.array(False), np.bool_(True), np.bool_(False)):
-            token, _ = shoot(student, "switch", [data, predicate], side)
+            token, _ = ask_fire(student, "switch", [data, predicate], side)
             what = f"Switch({side}) with the predicate {bool(predicate)}"
             if bool(predicate) == side:
                 must_live(token, what, hint)
@@ -102,13 +102,13 @@ def switch_sends_one_way(student, rng):
 @check("fire", weight=2)
 def merge_takes_the_live_one(student, rng):
     """a Merge passes on the live token wherever it comes, the first of several, else a dead one"""
-    a, b = plain(rng.normal(size=(2, 2, 2)))
+    a, b = as_float32(rng.normal(size=(2, 2, 2)))
     hint = "One live input is enough for a Merge, and it is the only operator of which that is so."
     for tokens, right in [([a, DEAD], a), ([DEAD, a], a), ([DEAD, DEAD, b], b), ([b, a], b)]:
-        token, _ = shoot(student, "merge", tokens)
+        token, _ = ask_fire(student, "merge", tokens)
         must_live(token, "A Merge with a live input", hint)
         close(token, right, called="Merge", hint="Of several live ones the first.")
-    token, _ = shoot(student, "merge", [DEAD, DEAD])
+    token, _ = ask_fire(student, "merge", [DEAD, DEAD])
     must_be_dead(
         token, "A Merge of dead inputs alone", "Nothing came, so there is nothing to send."
     )
@@ -117,26 +117,26 @@ def merge_takes_the_live_one(student, rng):
 @check("fire", weight=2, requires="live_inputs_are_computed")
 def deadness_spreads(student, rng):
     """an operator with a dead input computes nothing and is dead"""
-    a = plain(rng.normal(size=2))
+    a = as_float32(rng.normal(size=2))
     hint = "Any dead input, whichever it is: do not compute, and send DEAD."
     for tokens in ([DEAD], [a, DEAD], [DEAD, a], [a, DEAD, a]):
-        token, ran = shoot(student, "other", tokens)
+        token, runs = ask_fire(student, "other", tokens)
         must_be_dead(token, "An operator with a dead input", hint)
-        if ran:
+        if runs:
             raise Feedback("An operator with a dead input was computed.", hint=hint)
     for tokens in ([DEAD, np.array(True)], [a, DEAD], [DEAD, DEAD]):
-        token, _ = shoot(student, "switch", tokens)
+        token, _ = ask_fire(student, "switch", tokens)
         must_be_dead(token, "A Switch with a dead input", hint)
 
 
 # 2. cond
 
 
-def branched(which, inputs, by_tokens):
+def run_cond(which, inputs, by_tokens):
     """Run one of the conds below; return (value, how often each spy computed, calls)."""
     from minitorch.op import Op
 
-    ran, calls = {}, []
+    runs, calls = {}, []
 
     class Spy(Op):
         pure = False
@@ -145,13 +145,13 @@ def branched(which, inputs, by_tokens):
             self.label = label
 
         def compute(self, xp, x):
-            ran[self.label] = ran.get(self.label, 0) + 1
+            runs[self.label] = runs.get(self.label, 0) + 1
             return x
 
         def infer(self, x):
             return x
 
-    def spied(label, function):
+    def spy_on(label, function):
         def side(*values):
             calls.append(label)
             return function(*(Spy(label)(v) for v in values))
@@ -173,29 +173,29 @@ def branched(which, inputs, by_tokens):
         node = cond(p > 0.0, inner, lambda a, b: b * 2.0, *rest)
     else:
         yes, no = sides[which]
-        node = cond(p > 0.0, spied("yes", yes), spied("no", no), *rest)
+        node = cond(p > 0.0, spy_on("yes", yes), spy_on("no", no), *rest)
     feeds = dict(zip(nodes, inputs))
     token = run([node], feeds)[0] if by_tokens else run_in_order([node], feeds)[node]
-    return ("dead" if token is DEAD else token), ran, calls
+    return ("dead" if token is DEAD else token), runs, calls
 
 
-def branch(student, which, inputs, by_tokens=False):
+def ask_cond(student, which, inputs, by_tokens=False):
     hint = "Switch each input for its side, call the function on these, and merge the two results."
-    with hinted("cond", hint):
-        return student.probe(branched, which=which, inputs=inputs, by_tokens=by_tokens)
+    with hint_at_errors("cond", hint):
+        return student.probe(run_cond, which=which, inputs=inputs, by_tokens=by_tokens)
 
 
-def pair(rng):
-    return [plain(a) for a in rng.uniform(1, 3, size=(2, 2))]
+def draw_pair(rng):
+    return [as_float32(a) for a in rng.uniform(1, 3, size=(2, 2))]
 
 
 @check("cond", weight=2, requires="the_other_side_computes_nothing")
 def the_right_side_gives_the_value(student, rng):
     """the value is if_true's where the predicate holds, and if_false's otherwise"""
-    a, b = pair(rng)
+    a, b = draw_pair(rng)
     hint = "Which side sees the value where the predicate is true? And both get all the inputs."
     for sign, right in [(1.0, a - b), (-1.0, a * b)]:
-        token, _, _ = branch(student, "two", [plain(sign), a, b])
+        token, _, _ = ask_cond(student, "two", [as_float32(sign), a, b])
         must_live(token, f"cond with a predicate that is {sign > 0}", hint)
         close(token, right, called=f"cond, the predicate {sign > 0}", hint=hint)
 
@@ -203,12 +203,12 @@ def the_right_side_gives_the_value(student, rng):
 @check("cond", weight=2)
 def the_other_side_computes_nothing(student, rng):
     """only the side that is taken computes"""
-    a, b = pair(rng)
+    a, b = draw_pair(rng)
     for sign, right in [(1.0, {"yes": 2}), (-1.0, {"no": 2})]:
-        _, ran, _ = branch(student, "two", [plain(sign), a, b])
-        if ran != right:
+        _, runs, _ = ask_cond(student, "two", [as_float32(sign), a, b])
+        if runs != right:
             raise Feedback(
-                f"cond: with a predicate that is {sign > 0}, the sides computed so often: {ran}.",
+                f"cond: with a predicate that is {sign > 0}, the sides computed so often: {runs}.",
                 hint="What kills the tokens on their way into the side that is not taken?",
             )
 
@@ -216,12 +216,12 @@ def the_other_side_computes_nothing(student, rng):
 @check("cond", weight=2, requires="the_right_side_gives_the_value")
 def a_side_may_be_a_number(student, rng):
     """a side that returns a number counts only where it is taken"""
-    a, b = pair(rng)
+    a, b = draw_pair(rng)
     hint = "A constant is always alive, whichever side it is on, and a Merge takes the first that "
     hint += "is alive. What could kill it, on its way from its side to the Merge?"
     for which, yes, no in [("number", 7.0, a - b), ("numbers", 3.0, -4.0)]:
         for sign, right in [(1.0, yes), (-1.0, no)]:
-            token, _, _ = branch(student, which, [plain(sign), a, b])
+            token, _, _ = ask_cond(student, which, [as_float32(sign), a, b])
             must_live(token, "cond with a number for a side", hint)
             close(token, right, called="cond with a number for a side", hint=hint)
 
@@ -229,8 +229,8 @@ def a_side_may_be_a_number(student, rng):
 @check("cond", requires="the_right_side_gives_the_value")
 def each_side_is_built_once(student, rng):
     """both functions are called once, to build"""
-    a, b = pair(rng)
-    _, _, calls = branch(student, "two", [plain(1.0), a, b])
+    a, b = draw_pair(rng)
+    _, _, calls = ask_cond(student, "two", [as_float32(1.0), a, b])
     if sorted(calls) != ["no", "yes"]:
         raise Feedback(
             f"cond called the functions of its sides so: {calls}.",
@@ -241,11 +241,11 @@ def each_side_is_built_once(student, rng):
 @check("cond", hidden=True, requires="the_right_side_gives_the_value")
 def a_cond_in_a_cond(student, rng):
     """a cond inside a cond, run by the token executor too"""
-    a, b = pair(rng)
+    a, b = draw_pair(rng)
     for by_tokens in (False, True):
         for outer, inner, right in [(1, 1, a + b), (1, -1, -a - b), (-1, 1, b * 2)]:
-            inputs = [plain(outer), inner * a, b]
-            token, _, _ = branch(student, "nested", inputs, by_tokens)
+            inputs = [as_float32(outer), inner * a, b]
+            token, _, _ = ask_cond(student, "nested", inputs, by_tokens)
             must_live(token, "A cond in a cond", "")
             close(token, right, called="a cond in a cond")
 
@@ -253,7 +253,7 @@ def a_cond_in_a_cond(student, rng):
 # 2. gradient_rules
 
 
-def branch_slopes(which, inputs):
+def run_branch_gradients(which, inputs):
     """Return the gradients of one of the branches below, by hand-made Switches and Merges."""
     nodes = [placeholder(f"p{i}", a.shape) for i, a in enumerate(inputs)]
     p, *rest = nodes
@@ -273,7 +273,7 @@ def branch_slopes(which, inputs):
     return ["dead" if tokens[s] is DEAD else tokens[s] for s in slopes]
 
 
-def merged_adjoints(value, sign):
+def run_merge_gradient(value, sign):
     """Return the tokens of a Merge's adjoints, by its rule alone; None for anything else."""
     x, p = placeholder("x", value.shape), placeholder("p")
     sides = [record(Switch(side), [x, p > 0.0]) for side in (False, True)]
@@ -284,7 +284,7 @@ def merged_adjoints(value, sign):
     return ["dead" if tokens[node] is DEAD else tokens[node] for node in rule]
 
 
-def switch_adjoint(value, sign, side):
+def run_switch_gradient(value, sign, side):
     """Return the token of a Switch's adjoint, by its rule alone, and whether the rest is None."""
     x, p = placeholder("x", value.shape), placeholder("p")
     node = record(Switch(side), [x, p > 0.0])
@@ -298,33 +298,33 @@ def switch_adjoint(value, sign, side):
 @check("gradient_rules", weight=2)
 def a_merge_sends_back_where_it_took(student, rng):
     """a Merge's adjoints are alive exactly where its inputs are"""
-    x = plain(rng.normal(size=3))
+    x = as_float32(rng.normal(size=3))
     hint = "Of the two adjoints one should be alive: that of the input which was alive itself."
     called = "merge_gradient"
-    for sign, taken in [(1.0, 1), (-1.0, 0)]:
-        with hinted(called, hint):
-            tokens = student.probe(merged_adjoints, value=x, sign=sign)
+    for sign, live_side in [(1.0, 1), (-1.0, 0)]:
+        with hint_at_errors(called, hint):
+            tokens = student.probe(run_merge_gradient, value=x, sign=sign)
         if tokens is None:
             raise Feedback("merge_gradient should return a tuple, one adjoint for each input.")
-        if not is_dead(tokens[1 - taken]):
+        if not is_dead(tokens[1 - live_side]):
             raise Feedback("merge_gradient sent an adjoint to the side not taken.", hint=hint)
-        must_live(tokens[taken], "merge_gradient, to the side that was taken,", hint)
-        close(tokens[taken], 10 * x, called=called, hint="The adjoint itself, unchanged.")
+        must_live(tokens[live_side], "merge_gradient, to the side that was taken,", hint)
+        close(tokens[live_side], 10 * x, called=called, hint="The adjoint itself, unchanged.")
 
 
 @check("gradient_rules", weight=2)
 def a_switch_has_an_adjoint_on_both_ways(student, rng):
     """a Switch's adjoint is what arrives where its side was taken, zeros otherwise"""
-    x = plain(rng.normal(size=(2, 3)))
+    x = as_float32(rng.normal(size=(2, 3)))
     hint = "Alive always: what arrives if this side was taken, and zeros of the shape of data if "
     hint += "the other was. Which operator picks the one that is alive?"
     for side in (True, False):
         for sign in (1.0, -1.0):
-            with hinted("switch_gradient", hint):
-                found = student.probe(switch_adjoint, value=x, sign=sign, side=side)
-            if found is None:
+            with hint_at_errors("switch_gradient", hint):
+                answer = student.probe(run_switch_gradient, value=x, sign=sign, side=side)
+            if answer is None:
                 raise Feedback("switch_gradient should return (adjoint of the data, None).")
-            token, none = found
+            token, none = answer
             what = f"switch_gradient of Switch({side}), the predicate {sign > 0},"
             must_live(token, what, hint)
             right = 10 * x if (sign > 0) == side else np.zeros((2, 3), np.float32)
@@ -336,20 +336,20 @@ def a_switch_has_an_adjoint_on_both_ways(student, rng):
 @check("gradient_rules", weight=2, requires="a_merge_sends_back_where_it_took")
 def branches_have_gradients(student, rng):
     """the gradient through a branch is that of the side taken, and zero for what it does not use"""
-    a, b = pair(rng)
-    one, zero = np.ones(2, np.float32), np.zeros(2, np.float32)
+    a, b = draw_pair(rng)
+    ones, zeros = np.ones(2, np.float32), np.zeros(2, np.float32)
     cases = [
         ("mixed", 1.0, [2 * a * b, a * a]),
-        ("mixed", -1.0, [-2 * one, one]),
-        ("one", 1.0, [3 * one, zero]),
-        ("root", 1.0, [0.5 / np.sqrt(a), zero]),
-        ("root", -1.0, [zero, one]),
+        ("mixed", -1.0, [-2 * ones, ones]),
+        ("one", 1.0, [3 * ones, zeros]),
+        ("root", 1.0, [0.5 / np.sqrt(a), zeros]),
+        ("root", -1.0, [zeros, ones]),
     ]
     for which, sign, right in cases:
         hint = "Each Switch of a value contributes: one of them an adjoint, the other zeros."
-        inputs = [plain(sign), a, b]
-        with hinted("A branch's gradient", hint):
-            got = student.probe(branch_slopes, which=which, inputs=inputs)
+        inputs = [as_float32(sign), a, b]
+        with hint_at_errors("A branch's gradient", hint):
+            got = student.probe(run_branch_gradients, which=which, inputs=inputs)
         for token in got:
             must_live(token, "The gradient through a branch", hint)
         close(got, right, called=f"gradients through a branch, taken {sign > 0}", hint=hint)
@@ -358,41 +358,42 @@ def branches_have_gradients(student, rng):
 @check("gradient_rules", hidden=True, requires="branches_have_gradients")
 def what_is_not_taken_does_no_harm(student, rng):
     """the gradient of the side not taken is not computed: no NaN from a root of nothing"""
-    a, b = -pair(rng)[0], pair(rng)[1]
-    got = student.probe(branch_slopes, which="root", inputs=[plain(-1.0), a, b])
+    a, b = -draw_pair(rng)[0], draw_pair(rng)[1]
+    got = student.probe(run_branch_gradients, which="root", inputs=[as_float32(-1.0), a, b])
     hint = "0 * NaN is NaN: what is not taken must not be computed, in the backward graph either."
     for token in got:
         must_live(token, "The gradient beside a root of a negative number", hint)
-    zero, one = np.zeros(2, np.float32), np.ones(2, np.float32)
-    close(got, [zero, one], called="the gradient beside a root of a negative number", hint=hint)
+    zeros, ones = np.zeros(2, np.float32), np.ones(2, np.float32)
+    close(got, [zeros, ones], called="the gradient beside a root of a negative number", hint=hint)
 
 
 # 3. tag_after, is_finished
 
 
-def tagged(kind, loop, tag):
+def run_tag_after(kind, loop, tag):
     from minitorch.op import Op
 
     kinds = {"Enter": Enter, "NextIteration": NextIteration, "Exit": Exit}
     op = kinds[kind](loop) if kind in kinds else (Merge() if kind == "Merge" else Op())
-    found = tag_after(op, tuple((name, i) for name, i in tag))
-    if not isinstance(found, tuple) or not all(isinstance(pair, tuple) for pair in found):
+    new_tag = tag_after(op, tuple((name, i) for name, i in tag))
+    if not isinstance(new_tag, tuple) or not all(isinstance(pair, tuple) for pair in new_tag):
         return None
-    return [list(pair) for pair in found]
+    return [list(pair) for pair in new_tag]
 
 
 def compare_tags(student, cases):
     for kind, loop, tag, right, hint in cases:
-        got = student.probe(tagged, kind=kind, loop=loop, tag=tag)
+        got = student.probe(run_tag_after, kind=kind, loop=loop, tag=tag)
         if got is None:
             raise Feedback(
                 f"tag_after of {kind} gave no tuple of pairs.",
                 hint="A tag is a tuple of (loop, iteration) pairs; () outside. (a, b) + (c,) joins.",
             )
         if got != right:
-            shown = ", ".join(f"({name!r}, {i})" for name, i in tag)
+            tag_text = ", ".join(f"({name!r}, {i})" for name, i in tag)
             raise Feedback(
-                f"tag_after({kind}({loop!r}), ({shown})) gave {[tuple(p) for p in got]}.", hint=hint
+                f"tag_after({kind}({loop!r}), ({tag_text})) gave {[tuple(p) for p in got]}.",
+                hint=hint,
             )
 
 
@@ -449,7 +450,7 @@ def others_leave_the_tag_alone(student, rng):
         )
 
 
-def over(live, entered, enters):
+def run_is_finished(live, entered, enters):
     from lessons.graphs.tokens import Frame
 
     frame = Frame("loop", (), enters)
@@ -463,7 +464,7 @@ def finished_when_nothing_is_inside_and_nothing_can_come(student, rng):
     for enters in (1, 2, int(rng.integers(3, 7))):
         for live in (0, 1, int(rng.integers(2, 9))):
             for entered in range(enters + 1):
-                got = student.probe(over, live=live, entered=entered, enters=enters)
+                got = student.probe(run_is_finished, live=live, entered=entered, enters=enters)
                 state = f"live {live}, entered {entered} of {enters}"
                 if got and live:
                     raise Feedback(
@@ -481,38 +482,38 @@ def finished_when_nothing_is_inside_and_nothing_can_come(student, rng):
                     )
 
 
-def late(start, wait, rounds):
+def run_late_loop(start, wait, rounds):
     """Run a loop whose second variable comes late, and one that only dead tokens enter."""
     i, x, p = placeholder("i"), placeholder("x"), placeholder("p")
     slow = x
     for _ in range(wait):
         slow = slow + 0.0
-    sent = [record(Switch(True), [v, p > 0.0]) for v in (i, slow)]
-    tops = [record(Merge(), [record(Enter("l"), [v])]) for v in sent]
-    again = tops[0] < float(rounds)
-    inside = [record(Switch(True), [top, again]) for top in tops]
+    entries = [record(Switch(True), [v, p > 0.0]) for v in (i, slow)]
+    tops = [record(Merge(), [record(Enter("l"), [v])]) for v in entries]
+    goes_on = tops[0] < float(rounds)
+    inside = [record(Switch(True), [top, goes_on]) for top in tops]
     for top, new in zip(tops, [inside[0] + 1.0, inside[1] * 2.0]):
         top.inputs += (record(NextIteration("l"), [new]),)
-    ends = [record(Exit("l"), [record(Switch(False), [top, again])]) for top in tops]
+    ends = [record(Exit("l"), [record(Switch(False), [top, goes_on])]) for top in tops]
     after = ends[1] + 1.0
-    found = []
+    results = []
     for sign in (1.0, -1.0):
         values = Run([ends[0], after], {i: 0.0, x: start, p: sign}).values
-        found.append([values.get(node) for node in (ends[0], after)])
-    return [["dead" if v is DEAD else v for v in pair] for pair in found]
+        results.append([values.get(node) for node in (ends[0], after)])
+    return [["dead" if v is DEAD else v for v in pair] for pair in results]
 
 
 @check("is_finished", requires="finished_when_nothing_is_inside_and_nothing_can_come")
 def a_late_variable_is_waited_for(student, rng):
     """in a run: a variable that comes late comes out, and a loop that is not entered is dead"""
-    start = plain(rng.uniform(1, 2))
-    taken, skipped = student.probe(late, start=start, wait=60, rounds=3)
+    start = as_float32(rng.uniform(1, 2))
+    taken, skipped = student.probe(run_late_loop, start=start, wait=60, rounds=3)
     if is_dead(taken[1]):
         raise Feedback(
             "A variable that came into its loop late came out dead.",
             hint="When the counting was over, had it come in already?",
         )
-    close(taken, [plain(3.0), start * 8 + 1], called="a loop with a late variable")
+    close(taken, [as_float32(3.0), start * 8 + 1], called="a loop with a late variable")
     if skipped != [DEAD, DEAD]:
         raise Feedback("A loop that only dead tokens enter should send dead ones out.")
 
@@ -520,11 +521,11 @@ def a_late_variable_is_waited_for(student, rng):
 # 4. while_loop
 
 
-def looped(which, inputs):
+def run_while_loop(which, inputs):
     """Run one of the loops below; return the results, how often body and test ran, and calls."""
     from minitorch.op import Op
 
-    ran, calls = {}, []
+    runs, calls = {}, []
 
     class Spy(Op):
         pure = False
@@ -533,7 +534,7 @@ def looped(which, inputs):
             self.label = label
 
         def compute(self, xp, x):
-            ran[self.label] = ran.get(self.label, 0) + 1
+            runs[self.label] = runs.get(self.label, 0) + 1
             return x
 
         def infer(self, x):
@@ -561,7 +562,7 @@ def looped(which, inputs):
     if not isinstance(ends, (list, tuple)):
         return "no list"
     tokens = run(list(ends), dict(zip(nodes, inputs)))
-    return ["dead" if t is DEAD else t for t in tokens], ran, calls
+    return ["dead" if t is DEAD else t for t in tokens], runs, calls
 
 
 WIRING = (
@@ -570,9 +571,9 @@ WIRING = (
 )
 
 
-def loop_results(student, which, inputs, hint=WIRING):
-    with hinted("while_loop, or its run,", hint):
-        got = student.probe(looped, which=which, inputs=inputs)
+def ask_while_loop(student, which, inputs, hint=WIRING):
+    with hint_at_errors("while_loop, or its run,", hint):
+        got = student.probe(run_while_loop, which=which, inputs=inputs)
     if got == "no list":
         raise Feedback("while_loop returned no list.", hint="One node for each variable: its Exit.")
     for token in got[0]:
@@ -583,24 +584,26 @@ def loop_results(student, which, inputs, hint=WIRING):
 @check("while_loop", weight=3)
 def the_body_is_run_as_long_as_the_test_holds(student, rng):
     """the variables after n rounds"""
-    x = plain(rng.uniform(0.5, 1.5, size=2))
+    x = as_float32(rng.uniform(0.5, 1.5, size=2))
     for n in (3, 1, 5):
-        tokens, ran, _ = loop_results(student, "power", [plain(n), np.ones(2, np.float32), x])
-        if ran.get("body", 0) > n:
+        tokens, runs, _ = ask_while_loop(
+            student, "power", [as_float32(n), np.ones(2, np.float32), x]
+        )
+        if runs.get("body", 0) > n:
             raise Feedback(
-                f"while_loop: of {n} rounds the body computed {ran['body']}.",
+                f"while_loop: of {n} rounds the body computed {runs['body']}.",
                 hint="What ends the loop: a count of yours, or a token that the test has killed?",
             )
         hint = "All variables come out, in their order, as the test saw them last."
-        right = [plain(n), plain(n), x**n, x]
+        right = [as_float32(n), as_float32(n), x**n, x]
         close(tokens, right, called=f"x to the power of {n}, by a loop", hint=hint)
 
 
 @check("while_loop", weight=2, requires="the_body_is_run_as_long_as_the_test_holds")
 def old_values_make_the_new(student, rng):
     """the body sees all variables of one iteration, and never one of the next"""
-    a, b = (plain(v) for v in rng.uniform(0, 1, size=2))
-    tokens, _, _ = loop_results(student, "fibonacci", [plain(5), a, b])
+    a, b = (as_float32(v) for v in rng.uniform(0, 1, size=2))
+    tokens, _, _ = ask_while_loop(student, "fibonacci", [as_float32(5), a, b])
     x, y = a, b
     for _ in range(5):
         x, y = y, x + y
@@ -613,31 +616,31 @@ def old_values_make_the_new(student, rng):
 @check("while_loop", weight=2, requires="the_body_is_run_as_long_as_the_test_holds")
 def test_comes_before_body(student, rng):
     """the test is asked before each round: no round at all if it fails at once"""
-    x = plain(rng.uniform(0.5, 1.5, size=2))
+    x = as_float32(rng.uniform(0.5, 1.5, size=2))
     for n in (0, 4):
-        start = plain(rng.uniform(1, 2, size=2))
-        tokens, ran, _ = loop_results(student, "power", [plain(n), start, x])
+        start = as_float32(rng.uniform(1, 2, size=2))
+        tokens, runs, _ = ask_while_loop(student, "power", [as_float32(n), start, x])
         hint = "Who sends the variables into the body, and with which predicate? The test looks at "
         hint += "the Merges."
         close(tokens[2], start * x**n, called=f"a loop of {n} rounds", hint=hint)
-        if ran.get("body", 0) != n or ran.get("test", 0) != n + 1:
-            raise Feedback(f"A loop of {n} rounds computed {ran}.", hint=hint)
+        if runs.get("body", 0) != n or runs.get("test", 0) != n + 1:
+            raise Feedback(f"A loop of {n} rounds computed {runs}.", hint=hint)
 
 
 @check("while_loop", requires="the_body_is_run_as_long_as_the_test_holds")
 def numbers_are_values_too(student, rng):
     """start values and new values may be numbers"""
-    a, b = (plain(v) for v in rng.uniform(0, 1, size=2))
+    a, b = (as_float32(v) for v in rng.uniform(0, 1, size=2))
     hint = "A constant has no token. What puts it beside something that has one?"
-    tokens, _, _ = loop_results(student, "reset", [plain(3), a, b], hint)
-    close(tokens[2:], [a + 3, plain(7.0)], called="a body that gives a number", hint=hint)
+    tokens, _, _ = ask_while_loop(student, "reset", [as_float32(3), a, b], hint)
+    close(tokens[2:], [a + 3, as_float32(7.0)], called="a body that gives a number", hint=hint)
 
 
 @check("while_loop", requires="the_body_is_run_as_long_as_the_test_holds")
 def test_and_body_are_built_once(student, rng):
     """test and body are called once, to build"""
-    x = plain(rng.uniform(0.5, 1.5, size=2))
-    _, _, calls = loop_results(student, "power", [plain(4), x, x])
+    x = as_float32(rng.uniform(0.5, 1.5, size=2))
+    _, _, calls = ask_while_loop(student, "power", [as_float32(4), x, x])
     if sorted(calls) != ["body", "test"]:
         raise Feedback(
             f"while_loop called test and body so: {calls}.",
@@ -645,7 +648,7 @@ def test_and_body_are_built_once(student, rng):
         )
 
 
-def two_loops(n, m):
+def run_two_loops(n, m):
     """Run a loop in a loop, behind it another loop, and one that is not entered."""
 
     def outer(i, n, m, total):
@@ -658,8 +661,8 @@ def two_loops(n, m):
     total = while_loop(lambda i, n, m, t: i < n, outer, 0.0, a, b, 0.0)[3]
     twice = while_loop(lambda k, s: k < 2.5, lambda k, s: [k + 1.0, s * 2.0], 0.5, total)[1]
     idle = while_loop(lambda k: k < 9.0, lambda k: [k + 1.0], record(Switch(True), [a, a < 0.0]))[0]
-    found = run([total, twice, idle], {a: n, b: m})
-    return [np.asarray(t) for t in found[:2]], found[2] is DEAD
+    results = run([total, twice, idle], {a: n, b: m})
+    return [np.asarray(t) for t in results[:2]], results[2] is DEAD
 
 
 @check("while_loop", hidden=True, requires="the_body_is_run_as_long_as_the_test_holds")
@@ -668,9 +671,9 @@ def a_loop_in_a_loop(student, rng):
     hint = "Each loop has a name of its own: what is it for?"
     for n, m in [(4, 3), (3, 0)]:
         called = f"loops of {n} and {m} rounds"
-        with hinted(called, hint):
-            got, idle = student.probe(two_loops, n=float(n), m=float(m))
-        total = plain(m * sum(range(n)))
+        with hint_at_errors(called, hint):
+            got, idle = student.probe(run_two_loops, n=float(n), m=float(m))
+        total = as_float32(m * sum(range(n)))
         close(got, [total, total * 4], called=called, hint=hint)
         if not idle:
             raise Feedback("A loop that no live token enters should give a dead one.", hint=hint)
@@ -679,7 +682,7 @@ def a_loop_in_a_loop(student, rng):
 # 5. loop_vjp
 
 
-def pulled_back(which, inputs, arriving):
+def run_loop_vjp(which, inputs, arriving):
     """Run one of the loops below and its way back; return (ends, adjoints of the inputs)."""
     import minitorch as mt
     from lessons.graphs.tokens import as_node
@@ -696,16 +699,16 @@ def pulled_back(which, inputs, arriving):
     slopes = back(*[ends[0] * 0.0, ends[1] * 0.0], *[as_node(a) + 0.0 for a in arriving])
     if len(slopes) != len(ends):
         return "too few"
-    found = run([*ends[2:], *slopes[2:]], dict(zip(nodes, inputs)))
-    found = ["dead" if t is DEAD else np.asarray(t) for t in found]
-    return found[:2], found[2:]
+    results = run([*ends[2:], *slopes[2:]], dict(zip(nodes, inputs)))
+    results = ["dead" if t is DEAD else np.asarray(t) for t in results]
+    return results[:2], results[2:]
 
 
-def pull(student, which, inputs, arriving):
+def ask_loop_vjp(student, which, inputs, arriving):
     hint = "Print the nodes of one round back: the values popped, the adjoints, what gradients() "
     hint += "gives. Each has its place."
-    with hinted("loop_vjp, or its run,", hint):
-        got = student.probe(pulled_back, which=which, inputs=inputs, arriving=arriving)
+    with hint_at_errors("loop_vjp, or its run,", hint):
+        got = student.probe(run_loop_vjp, which=which, inputs=inputs, arriving=arriving)
     if got == "no function":
         raise Feedback("loop_vjp should return (ends, back), back being a function.")
     if got == "too few":
@@ -718,7 +721,7 @@ def pull(student, which, inputs, arriving):
     return got
 
 
-def layer_by_hand(h, w, g, n):
+def differentiate_layer(h, w, g, n):
     """Return (end, adjoint of h, adjoint of w) of h = tanh(h @ w), n times."""
     states = [h]
     for _ in range(n):
@@ -733,10 +736,10 @@ def layer_by_hand(h, w, g, n):
 @check("loop_vjp", weight=2)
 def the_ends_are_the_loops(student, rng):
     """the results are those of the loop"""
-    x, y = (plain(v) for v in rng.uniform(0.5, 1.5, size=2))
-    zero = plain(0.0)
+    x, y = (as_float32(v) for v in rng.uniform(0.5, 1.5, size=2))
+    zero = as_float32(0.0)
     for n in (4, 0):
-        ends, _ = pull(student, "power", [plain(n), y, x], [zero, zero])
+        ends, _ = ask_loop_vjp(student, "power", [as_float32(n), y, x], [zero, zero])
         hint = "The stack is one more variable in front: is it among the ends that you return?"
         close(ends, [y * x**n, x], called=f"loop_vjp's ends after {n} rounds", hint=hint)
 
@@ -744,9 +747,9 @@ def the_ends_are_the_loops(student, rng):
 @check("loop_vjp", weight=3)
 def rounds_are_undone_in_reverse(student, rng):
     """the adjoints go back through every round, last round first"""
-    x, y, g = (plain(v) for v in rng.uniform(0.5, 1.5, size=3))
+    x, y, g = (as_float32(v) for v in rng.uniform(0.5, 1.5, size=3))
     for n in (3, 1, 6):
-        _, slopes = pull(student, "power", [plain(n), y, x], [g, plain(0.0)])
+        _, slopes = ask_loop_vjp(student, "power", [as_float32(n), y, x], [g, as_float32(0.0)])
         hint = "In round i the body had the values of round i: they are on top of the stack now. "
         hint += "The adjoints that go on are those of the values, not of the results."
         right = [g * x**n, g * y * n * x ** (n - 1)]
@@ -762,28 +765,35 @@ def variables_that_mix(student, rng):
     for _ in range(n):
         jacobian, x, y = np.array([[y, x], [1, 1]]) @ jacobian, x * y, x + y
     right = np.array([ga, gb]) @ jacobian
-    arriving = [plain(ga), plain(gb)]
-    _, slopes = pull(student, "pair", [plain(n), plain(a), plain(b)], arriving)
+    arriving = [as_float32(ga), as_float32(gb)]
+    _, slopes = ask_loop_vjp(
+        student, "pair", [as_float32(n), as_float32(a), as_float32(b)], arriving
+    )
     hint = "Each result has its own adjoint: gradients(outputs, arriving, inputs), in their order."
-    close(slopes, [plain(v) for v in right], called="adjoints of (a, b) -> (a b, a + b)", hint=hint)
+    close(
+        slopes,
+        [as_float32(v) for v in right],
+        called="adjoints of (a, b) -> (a b, a + b)",
+        hint=hint,
+    )
 
 
 @check("loop_vjp", requires="rounds_are_undone_in_reverse")
 def no_round_is_no_change(student, rng):
     """a loop of no rounds hands the adjoints back as they came"""
-    x, y, g, k = (plain(v) for v in rng.uniform(0.5, 1.5, size=4))
-    _, slopes = pull(student, "power", [plain(0), y, x], [g, k])
+    x, y, g, k = (as_float32(v) for v in rng.uniform(0.5, 1.5, size=4))
+    _, slopes = ask_loop_vjp(student, "power", [as_float32(0), y, x], [g, k])
     close(slopes, [g, k], called="adjoints through a loop of no rounds", hint="filled(stack)")
 
 
 @check("loop_vjp", hidden=True, weight=2, requires="rounds_are_undone_in_reverse")
 def a_weight_collects_from_every_round(student, rng):
     """a weight that does not change has the sum of the gradients of all rounds"""
-    h, w, g = (plain(rng.normal(size=s)) for s in [(2, 3), (3, 3), (2, 3)])
+    h, w, g = (as_float32(rng.normal(size=s)) for s in [(2, 3), (3, 3), (2, 3)])
     for n in (5, 2):
-        end, by_h, by_w = layer_by_hand(h, w, g, n)
+        end, by_h, by_w = differentiate_layer(h, w, g, n)
         zero = np.zeros((3, 3), np.float32)
-        ends, slopes = pull(student, "layer", [plain(n), h, w], [g, zero])
+        ends, slopes = ask_loop_vjp(student, "layer", [as_float32(n), h, w], [g, zero])
         close(ends[0], end, called=f"tanh(h @ w), {n} times", rtol=1e-4)
         close(slopes, [by_h, by_w], called="adjoints of (h, w)", rtol=1e-3, atol=1e-5)
 
@@ -791,7 +801,7 @@ def a_weight_collects_from_every_round(student, rng):
 # 6. padded_rnn
 
 
-def padded_states(table, lengths, h, w, u, steps):
+def run_padded_rnn(table, lengths, h, w, u, steps):
     """Return the states, and the names of the graph's operators."""
     from lessons.graphs.tokens import Node, in_order
 
@@ -805,7 +815,7 @@ def padded_states(table, lengths, h, w, u, steps):
     return token, loops
 
 
-def states_by_hand(table, lengths, h, w, u):
+def compute_states(table, lengths, h, w, u):
     h = h.astype(np.float64).copy()
     for b, n in enumerate(lengths[:, 0].astype(int)):
         for i in range(n):
@@ -813,22 +823,22 @@ def states_by_hand(table, lengths, h, w, u):
     return h.astype(np.float32)
 
 
-def padded_task(rng, lengths):
+def draw_padded_task(rng, lengths):
     steps, size = max([*lengths, 1]), len(lengths)
     table, h = rng.normal(size=(steps, size, 1)), rng.normal(size=(size, 8))
     w, u = rng.normal(size=(1, 8)), rng.normal(size=(8, 8)) / 3
-    arrays = [plain(a) for a in (table, np.array(lengths)[:, None], h, w, u)]
+    arrays = [as_float32(a) for a in (table, np.array(lengths)[:, None], h, w, u)]
     return dict(zip(("table", "lengths", "h", "w", "u"), arrays, strict=True)), steps
 
 
 def compare_states(student, rng, lengths, hint):
-    task, steps = padded_task(rng, lengths)
+    task, steps = draw_padded_task(rng, lengths)
     called = f"padded_rnn of {len(lengths)} sentences of {lengths} symbols"
-    with hinted(called, hint):
-        got = student.probe(padded_states, steps=steps, **task)
+    with hint_at_errors(called, hint):
+        got = student.probe(run_padded_rnn, steps=steps, **task)
     if got is None:
         raise Feedback("padded_rnn returned no node.", hint="Nothing runs here: build the graph.")
-    close(got[0], states_by_hand(**task), called=called, hint=hint, rtol=1e-4, atol=1e-5)
+    close(got[0], compute_states(**task), called=called, hint=hint, rtol=1e-4, atol=1e-5)
     return got[1]
 
 
@@ -860,7 +870,7 @@ def an_empty_sentence_keeps_its_start(student, rng):
 # 7. by_height
 
 
-def forest(rng, size):
+def draw_forest(rng, size):
     """Return (left, right) of a random forest: children before parents."""
     left, right = [-1, -1], [-1, -1]
     for n in range(2, size):
@@ -871,7 +881,7 @@ def forest(rng, size):
     return left, right
 
 
-def heights_of(left, right):
+def compute_heights(left, right):
     heights = []
     for a, b in zip(left, right, strict=True):
         heights.append(0 if a < 0 else 1 + max(heights[a], heights[b]))
@@ -881,7 +891,11 @@ def heights_of(left, right):
 @check("by_height", weight=2)
 def every_node_is_in_one_group(student, rng):
     """every node is in one group, and children in lower groups than their parents"""
-    for left, right in [forest(rng, 12), forest(rng, 30), ([-1, -1, 0, 2], [-1, -1, 1, 1])]:
+    for left, right in [
+        draw_forest(rng, 12),
+        draw_forest(rng, 30),
+        ([-1, -1, 0, 2], [-1, -1, 1, 1]),
+    ]:
         groups = [list(group) for group in student.call("by_height", left, right)]
         flat = [node for group in groups for node in group]
         if sorted(flat) != list(range(len(left))):
@@ -901,10 +915,15 @@ def every_node_is_in_one_group(student, rng):
 @check("by_height", weight=2)
 def groups_are_the_heights(student, rng):
     """group k holds the nodes of height k, ascending, and there are no more groups than heights"""
-    for left, right in [forest(rng, 15), forest(rng, 40), ([-1], [-1]), ([-1, 0], [-1, 0])]:
+    for left, right in [
+        draw_forest(rng, 15),
+        draw_forest(rng, 40),
+        ([-1], [-1]),
+        ([-1, 0], [-1, 0]),
+    ]:
         got = [[int(n) for n in group] for group in student.call("by_height", left, right)]
-        heights = heights_of(left, right)
-        wanted = [[n for n, h in enumerate(heights) if h == k] for k in range(max(heights) + 1)]
+        heights = compute_heights(left, right)
+        expected = [[n for n, h in enumerate(heights) if h == k] for k in range(max(heights) + 1)]
         hint = "A leaf has height 0; any other node one more than its higher child. As few groups "
         hint += "as possible: each is one cell."
-        close(got, wanted, called=f"by_height of {len(left)} nodes", hint=hint)
+        close(got, expected, called=f"by_height of {len(left)} nodes", hint=hint)

@@ -7,7 +7,7 @@ from autograder.checks import Feedback, LabSettings, check, close
 LAB = LabSettings(wall_s=90.0, preload=("numpy",), withheld=("sklearn:", "torch:"))
 
 
-def whole(got, called):
+def require_number(got, called):
     """Raise Feedback unless `got` is one finite number."""
     if isinstance(got, bool) or not isinstance(got, int | float | np.number):
         raise Feedback(f"{called} gave {got!r}, which is not a number.")
@@ -17,22 +17,22 @@ def whole(got, called):
 # ---- 1. traffic
 
 
-def moved(m, n, k, rows, columns, item=4):
+def count_bytes(m, n, k, rows, columns, item=4):
     return item * (m * k * -(-n // columns) + k * n * -(-m // rows) + m * n)
 
 
-def right_traffic(student, sizes, block, item, hint):
+def compare_traffic(student, sizes, block, item, hint):
     called = f"traffic({', '.join(map(str, (*sizes, *block)))}, item_bytes={item})"
-    got = whole(student.call("traffic", *sizes, *block, item_bytes=item), called)
+    got = require_number(student.call("traffic", *sizes, *block, item_bytes=item), called)
     m, n, k = sizes
     rows, columns = block
-    if got == moved(*sizes, *block, item):
+    if got == count_bytes(*sizes, *block, item):
         return
     if got == item * (m * k * -(-n // columns) + k * n * -(-m // rows)):
         hint = "What of C itself, which has to be written once?"
     elif got == item * (m * k * -(-m // rows) + k * n * -(-n // columns) + m * n):
         hint = "Which of the two is read again for each block of columns: A, whose rows they need?"
-    elif got * item == moved(*sizes, *block, item):
+    elif got * item == count_bytes(*sizes, *block, item):
         hint = "These are numbers. How many bytes has each?"
     raise Feedback(f"{called} gave {got:g}. {hint}")
 
@@ -41,7 +41,9 @@ def right_traffic(student, sizes, block, item, hint):
 def three_plain_loops_load_two_numbers_a_term(student, rng):
     """a block of 1 by 1 loads two numbers a term, and stores each element of C once"""
     sizes = tuple(int(s) for s in rng.permutation([3, 5, 7]) + rng.integers(0, 20))
-    right_traffic(student, sizes, (1, 1), 4, "Count for one element of C: k numbers of A, k of B.")
+    compare_traffic(
+        student, sizes, (1, 1), 4, "Count for one element of C: k numbers of A, k of B."
+    )
 
 
 @check("traffic")
@@ -49,7 +51,7 @@ def a_larger_block_loads_less(student, rng):
     """A is loaded once for each block of columns, and B once for each block of rows"""
     for block in ((2, 8), (8, 2), (4, 4)):
         sizes = tuple(8 * int(s) for s in rng.permutation([2, 3, 5]) + rng.integers(0, 9))
-        right_traffic(student, sizes, block, 4, "Into how many blocks of columns does n fall?")
+        compare_traffic(student, sizes, block, 4, "Into how many blocks of columns does n fall?")
 
 
 @check("traffic", hidden=True)
@@ -57,13 +59,13 @@ def an_edge_is_a_block_too(student, rng):
     """a block that is not whole needs its rows and columns just as well"""
     for _ in range(3):
         sizes = tuple(int(s) for s in rng.permutation([101, 127, 33]))
-        right_traffic(student, sizes, (8, 32), 4, "What of the columns that are left over?")
+        compare_traffic(student, sizes, (8, 32), 4, "What of the columns that are left over?")
 
 
 @check("traffic", hidden=True, requires="a_larger_block_loads_less")
 def the_size_of_a_number_counts(student, rng):
     """float64 moves twice the bytes of float32"""
-    right_traffic(student, (16, 24, 40), (4, 8), 8, "Is item_bytes used?")
+    compare_traffic(student, (16, 24, 40), (4, 8), 8, "Is item_bytes used?")
 
 
 # ---- roofline
@@ -91,7 +93,7 @@ def bytes_bound_what_has_little_arithmetic(student, rng):
 def the_two_overlap(student, rng):
     """both go on at the same time, so the longer one counts and not their sum"""
     peak, ratio = rng.uniform(1e9, 1e11), rng.uniform(0.5, 0.9)
-    got = whole(student.call("roofline", 1e9, 1e9, peak, peak * ratio), "roofline")
+    got = require_number(student.call("roofline", 1e9, 1e9, peak, peak * ratio), "roofline")
     a, b = 1e9 / peak, 1e9 / (peak * ratio)
     if abs(got - (a + b)) < 1e-6 * b:
         raise Feedback(
@@ -105,7 +107,7 @@ def the_two_overlap(student, rng):
 # ---- 2. tiled
 
 
-def tiled_is_right(student, rng, shape, tiles, hint, dtype=np.float64):
+def compare_tiled(student, rng, shape, tiles, hint, dtype=np.float64):
     m, n, k = shape
     a = rng.integers(-4, 5, size=(m, k)).astype(dtype)
     b = rng.integers(-4, 5, size=(k, n)).astype(dtype)
@@ -116,39 +118,39 @@ def tiled_is_right(student, rng, shape, tiles, hint, dtype=np.float64):
         raise Feedback(f"{called} gave {np.asarray(got).dtype}, and a is {np.dtype(dtype)}.")
 
 
-def multiplied(m, n, k, tiles):
+def record_products(m, n, k, tiles):
     """Return the sizes of both factors of all products that tiled makes, and how many terms.
 
     Numbers of a and b that it reads one by one are products of two numbers.
     """
-    seen, read = [], []
+    sizes, keys_read = [], []
 
     class Watched(np.ndarray):
-        def __array_ufunc__(self, ufunc, method, *given, out=None, **more):
-            plain = [np.asarray(x) for x in given]
+        def __array_ufunc__(self, ufunc, method, *inputs, out=None, **more):
+            arrays = [np.asarray(x) for x in inputs]
             into = {"out": tuple(np.asarray(x) for x in out)} if out else {}
-            result = getattr(ufunc, method)(*plain, **into, **more)
-            both = sum(isinstance(x, Watched) for x in given) == 2
+            result = getattr(ufunc, method)(*arrays, **into, **more)
+            both = sum(isinstance(x, Watched) for x in inputs) == 2
             if ufunc is np.matmul or (ufunc is np.multiply and both):
-                terms = plain[0].shape[-1] if ufunc is np.matmul else 1
-                seen.append([plain[0].size, plain[1].size, np.size(result) * terms])
+                terms = arrays[0].shape[-1] if ufunc is np.matmul else 1
+                sizes.append([arrays[0].size, arrays[1].size, np.size(result) * terms])
             return result
 
         def __array_function__(self, function, types, args, kwargs):
             if function in (np.dot, np.inner, np.vdot, np.outer, np.tensordot, np.einsum):
                 x, y = [np.asarray(a) for a in args if isinstance(a, np.ndarray)][:2]
                 shared = 1 if function is np.outer else x.shape[-1]
-                seen.append([x.size, y.size, x.size * y.size // max(1, shared)])
-                plain = [np.asarray(a) if isinstance(a, np.ndarray) else a for a in args]
-                return function(*plain, **kwargs)
+                sizes.append([x.size, y.size, x.size * y.size // max(1, shared)])
+                arrays = [np.asarray(a) if isinstance(a, np.ndarray) else a for a in args]
+                return function(*arrays, **kwargs)
             result = super().__array_function__(function, types, args, kwargs)
             return result.view(Watched) if isinstance(result, np.ndarray) else result
 
         def __getitem__(self, key):
-            found = super().__getitem__(key)
-            if not isinstance(found, np.ndarray):
-                read.append(key)
-            return found
+            item = super().__getitem__(key)
+            if not isinstance(item, np.ndarray):
+                keys_read.append(key)
+            return item
 
         def __iter__(self):
             return (self[i] for i in range(len(self)))
@@ -158,14 +160,16 @@ def multiplied(m, n, k, tiles):
 
     a, b = np.ones((m, k)).view(Watched), np.ones((k, n)).view(Watched)
     tiled(a, b, *tiles)
-    return [[x, y] for x, y, _ in seen], int(sum(terms for *_, terms in seen)) + len(read) // 2
+    return [[x, y] for x, y, _ in sizes], int(sum(terms for *_, terms in sizes)) + len(
+        keys_read
+    ) // 2
 
 
 @check("tiled")
 def products_are_of_tiles_only(student, rng):
     """it multiplies tiles of a and b, none larger than was asked for"""
     m, n, k = (size * int(rng.integers(1, 3)) for size in (6, 10, 8))
-    sizes, terms = student.probe(multiplied, m=m, n=n, k=k, tiles=[3, 5, 2])
+    sizes, terms = student.probe(record_products, m=m, n=n, k=k, tiles=[3, 5, 2])
     called = f"tiled(a, b, 3, 5, 2) of ({m}, {k}) by ({k}, {n})"
     if any(left > 6 or right > 10 for left, right in sizes):
         left, right = max(sizes)
@@ -186,83 +190,83 @@ def products_are_of_tiles_only(student, rng):
 def tiles_that_fit_give_the_product(student, rng):
     """sizes that are multiples of the tile"""
     hint = "A tile of C belongs to rows i and columns j. What is added to it for each tile of k?"
-    tiled_is_right(student, rng, (4, 6, 8), (2, 3, 8), hint)
-    tiled_is_right(student, rng, (4, 6, 8), (2, 3, 2), hint)
+    compare_tiled(student, rng, (4, 6, 8), (2, 3, 8), hint)
+    compare_tiled(student, rng, (4, 6, 8), (2, 3, 2), hint)
 
 
 @check("tiled", requires="products_are_of_tiles_only")
 def sizes_need_not_be_multiples(student, rng):
     """tiles at the edges are smaller"""
     hint = "What becomes of the rows, columns and terms after the last whole tile?"
-    tiled_is_right(student, rng, (7, 5, 9), (3, 2, 4), hint)
-    tiled_is_right(student, rng, (3, 3, 3), (8, 16, 32), hint)
+    compare_tiled(student, rng, (7, 5, 9), (3, 2, 4), hint)
+    compare_tiled(student, rng, (3, 3, 3), (8, 16, 32), hint)
 
 
 @check("tiled", hidden=True, requires="products_are_of_tiles_only")
 def the_three_tiles_are_apart(student, rng):
     """tile_m cuts rows, tile_n columns, tile_k terms, and the dtype stays"""
     hint = "Which tile belongs to which axis?"
-    tiled_is_right(student, rng, (11, 3, 2), (1, 3, 2), hint, np.float32)
-    tiled_is_right(student, rng, (2, 11, 5), (2, 4, 1), hint)
+    compare_tiled(student, rng, (11, 3, 2), (1, 3, 2), hint, np.float32)
+    compare_tiled(student, rng, (2, 11, 5), (2, 4, 1), hint)
 
 
 # ---- 3. best_block
 
 
-def blocks(registers):
-    every = ((r, v) for r in range(1, registers) for v in range(1, registers))
-    fits = [(r, v) for r, v in every if r * v + v + 1 <= registers]
-    return max(fits, key=lambda b: (b[0] * b[1] / sum(b), -b[1]))
+def find_best_block(registers):
+    pairs = ((r, v) for r in range(1, registers) for v in range(1, registers))
+    fitting = [(r, v) for r, v in pairs if r * v + v + 1 <= registers]
+    return max(fitting, key=lambda b: (b[0] * b[1] / sum(b), -b[1]))
 
 
-def right_block(student, registers):
+def compare_block(student, registers):
     called = f"best_block({registers})"
     got = student.call("best_block", registers)
     if np.shape(got) != (2,) or not all(isinstance(x, int | np.integer) for x in got):
         raise Feedback(f"{called} gave {got!r}, expected two whole numbers, rows and vectors.")
     rows, vectors = (int(x) for x in got)
-    best = blocks(registers)
+    best = find_best_block(registers)
     if (rows, vectors) == best:
         return
     need = rows * vectors + vectors + 1
-    said = f"{called} gave {rows} rows by {vectors} vectors"
+    answer = f"{called} gave {rows} rows by {vectors} vectors"
     if need > registers:
         hint = "Rows come first." if (vectors, rows) == best else "Sums, a row of B, and one of A."
-        raise Feedback(f"{said}, which needs {need} registers. {hint}")
+        raise Feedback(f"{answer}, which needs {need} registers. {hint}")
     work, most = rows * vectors / (rows + vectors), best[0] * best[1] / sum(best)
     if abs(work - most) < 1e-12:
-        raise Feedback(f"{said}. A block with as much work a load has fewer vectors.")
-    raise Feedback(f"{said}: {work:.3f} multiplications a load. There is a block with more.")
+        raise Feedback(f"{answer}. A block with as much work a load has fewer vectors.")
+    raise Feedback(f"{answer}: {work:.3f} multiplications a load. There is a block with more.")
 
 
 @check("best_block")
 def of_sixteen_and_thirty_two(student, rng):
     """the best blocks of 16 and of 32 registers"""
     for registers in (32, 16):
-        right_block(student, registers)
+        compare_block(student, registers)
 
 
 @check("best_block", hidden=True)
 def of_any_number(student, rng):
     """the best block of any number of registers; of equals the one with fewer vectors"""
     for registers in (3, 4, 8, 13, 64, *(int(r) for r in rng.integers(5, 60, size=3))):
-        right_block(student, registers)
+        compare_block(student, registers)
 
 
 # ---- pack
 
 
-def panels_of(b, columns):
+def cut_panels(b, columns):
     k, n = b.shape
-    found = np.zeros((-(-n // columns), k, columns), b.dtype)
+    panels = np.zeros((-(-n // columns), k, columns), b.dtype)
     for j in range(n):
-        found[j // columns, :, j % columns] = b[:, j]
-    return found
+        panels[j // columns, :, j % columns] = b[:, j]
+    return panels
 
 
-def right_panels(student, b, columns, hint):
+def compare_panels(student, b, columns, hint):
     called = f"pack(b, {columns}) of {b.shape}"
-    got, right = np.asarray(student.call("pack", b, columns)), panels_of(b, columns)
+    got, right = np.asarray(student.call("pack", b, columns)), cut_panels(b, columns)
     if got.shape != right.shape:
         raise Feedback(
             f"{called} has shape {got.shape}, expected {right.shape}.",
@@ -277,16 +281,16 @@ def right_panels(student, b, columns, hint):
 def panels_hold_columns_side_by_side(student, rng):
     """panel p holds the columns from p * columns on, row after row"""
     b = rng.normal(size=(3, 8)).astype(np.float32)
-    right_panels(student, b, 4, "Look at panel 0: it is the first columns of b, as they stand.")
-    right_panels(student, b, 2, "Look at panel 1: where in b does it begin?")
+    compare_panels(student, b, 4, "Look at panel 0: it is the first columns of b, as they stand.")
+    compare_panels(student, b, 2, "Look at panel 1: where in b does it begin?")
 
 
 @check("pack")
 def the_last_panel_is_filled_with_zeros(student, rng):
     """where n is no multiple, the last panel ends in zeros"""
     b = rng.normal(size=(4, 7))
-    right_panels(student, b, 3, "Which columns of the last panel does b have?")
-    right_panels(student, b, 16, "One panel is wider than b.")
+    compare_panels(student, b, 3, "Which columns of the last panel does b have?")
+    compare_panels(student, b, 16, "One panel is wider than b.")
 
 
 # ---- 4. features
@@ -302,11 +306,11 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def draw(rng, count):
+def draw_points(rng, count):
     return [{k: v[rng.integers(len(v))] for k, v in KNOBS.items()} for _ in range(count)]
 
 
-def rows_of(points):
+def compute_features(points):
     logs = np.log2([[p[knob] for knob in list(KNOBS)[:5]] for p in points])
     flags = np.array([[p["pack_a"], p["pack_b"]] for p in points], float)
     block = np.array([[p["rows"], p["vectors"]] for p in points], float)
@@ -318,7 +322,7 @@ def rows_of(points):
 @check("features")
 def nine_numbers_a_point(student, rng):
     """an array of floats, a row of nine for each point"""
-    points = draw(rng, 5)
+    points = draw_points(rng, 5)
     got = np.asarray(student.call("features", points))
     if got.shape != (5, 9):
         raise Feedback(f"features of 5 points has shape {got.shape}, expected (5, 9).")
@@ -329,10 +333,10 @@ def nine_numbers_a_point(student, rng):
 @check("features", weight=3)
 def each_column_is_what_it_says(student, rng):
     """logarithms of five knobs, two flags, work a load, registers too many"""
-    points = draw(rng, 12)
+    points = draw_points(rng, 12)
     points += [p | {"rows": 32, "vectors": 4} for p in points[:2]]
     points += [p | {"rows": 15, "vectors": 2} for p in points[:1]]
-    got, right = np.asarray(student.call("features", points), float), rows_of(points)
+    got, right = np.asarray(student.call("features", points), float), compute_features(points)
     if got.shape != right.shape:
         raise Feedback(f"features of {len(points)} points has shape {got.shape}.")
     for j, name in enumerate(COLUMNS):
@@ -348,18 +352,18 @@ def each_column_is_what_it_says(student, rng):
 # ---- fit_ridge
 
 
-def ridge(x, y, penalty):
+def solve_ridge(x, y, penalty):
     c = x - x.mean(0)
     w = np.linalg.solve(c.T @ c + penalty * np.eye(x.shape[1]), c.T @ (y - y.mean()))
     return w, y.mean() - x.mean(0) @ w
 
 
-def right_fit(student, x, y, penalty, hint):
+def compare_fit(student, x, y, penalty, hint):
     called = f"fit_ridge of {len(x)} points, penalty {penalty:g}"
     got = student.call("fit_ridge", x, y, penalty)
     if not isinstance(got, tuple | list) or len(got) != 2:
         raise Feedback(f"{called} gave {type(got).__name__}, expected weights and start.")
-    w, start = ridge(x, y, penalty)
+    w, start = solve_ridge(x, y, penalty)
     if np.shape(got[0]) != w.shape:
         raise Feedback(f"{called}: weights of shape {np.shape(got[0])}, expected {w.shape}.")
     close(got[0], w, called=f"the weights of {called}", hint=hint)
@@ -371,24 +375,24 @@ def without_penalty_a_plane_is_found_again(student, rng):
     """with next to no penalty, what is linear is found exactly"""
     x, w = rng.normal(size=(20, 3)), rng.normal(size=3)
     hint = "The y here are exactly x @ w + 5, and x has means of its own."
-    right_fit(student, x + 2, (x + 2) @ w + 5, 1e-9, hint)
+    compare_fit(student, x + 2, (x + 2) @ w + 5, 1e-9, hint)
 
 
 @check("fit_ridge", weight=2)
 def the_penalty_keeps_weights_small(student, rng):
     """the formula, with few points and a penalty"""
     x, y = rng.normal(size=(6, 9)) + 1, rng.normal(size=6) + 3
-    right_fit(student, x, y, 1.0, "The penalty is added to the square, not to y; means go first.")
-    right_fit(student, x, y, 7.5, "Is the penalty used as it is given?")
+    compare_fit(student, x, y, 1.0, "The penalty is added to the square, not to y; means go first.")
+    compare_fit(student, x, y, 7.5, "Is the penalty used as it is given?")
 
 
 @check("fit_ridge", hidden=True, requires="the_penalty_keeps_weights_small")
 def the_start_is_not_kept_small(student, rng):
     """a constant added to all y changes the start and no weight"""
     x, y = rng.normal(size=(10, 2)) * 3 + 10, rng.normal(size=10)
-    right_fit(student, x, y + 1000, 5.0, "Take the means off before you solve.")
-    default, given = student.call("fit_ridge", x, y), student.call("fit_ridge", x, y, 1.0)
-    close(default[0], given[0], called="fit_ridge without a penalty", hint="It is 1 by default.")
+    compare_fit(student, x, y + 1000, 5.0, "Take the means off before you solve.")
+    default, explicit = student.call("fit_ridge", x, y), student.call("fit_ridge", x, y, 1.0)
+    close(default[0], explicit[0], called="fit_ridge without a penalty", hint="It is 1 by default.")
 
 
 # ---- 5. propose
@@ -406,7 +410,7 @@ class Landscape:
         self.least = self.seconds.min()
 
 
-def numbers_of(got, called):
+def read_numbers(got, called):
     """Return what a learner gave as numbers of points, whole ones."""
     flat = np.ravel(got)
     if len(flat) and flat.dtype.kind not in "iu":
@@ -414,14 +418,14 @@ def numbers_of(got, called):
     return [int(i) for i in flat]
 
 
-def batch_of(student, land, tried, count, surprises, seed):
+def ask_batch(student, land, tried, count, surprises, seed):
     """Return a batch that the learner proposes, once it is known to be one."""
     seconds = land.seconds[tried]
     called = f"propose with {len(tried)} tried, count={count}, surprises={surprises}"
     got = student.call(
         "propose", land.x, np.array(tried, int), seconds, count, surprises, int(seed)
     )
-    batch = numbers_of(got, called)
+    batch = read_numbers(got, called)
     if len(batch) != count:
         raise Feedback(f"{called} gave {len(batch)} points, expected {count}.")
     if min(batch) < 0 or max(batch) >= len(land.x):
@@ -437,28 +441,28 @@ def batch_of(student, land, tried, count, surprises, seed):
 def a_batch_is_new_points(student, rng):
     """a batch has `count` points, no two the same, none of which was tried"""
     land = Landscape(rng, 40)
-    for known, count, surprises in ((0, 30, 1), (4, 5, 0), (30, 10, 2), (39, 1, 0)):
-        tried = [int(i) for i in rng.permutation(40)[:known]]
-        batch_of(student, land, tried, count, surprises, rng.integers(1000))
+    for n_tried, count, surprises in ((0, 30, 1), (4, 5, 0), (30, 10, 2), (39, 1, 0)):
+        tried = [int(i) for i in rng.permutation(40)[:n_tried]]
+        ask_batch(student, land, tried, count, surprises, rng.integers(1000))
 
 
 @check("propose", weight=2)
 def the_models_best_come_first(student, rng):
     """with 8 trials or more, all but the surprises are the model's fastest, best first"""
     land = Landscape(rng, 300)
-    for known, count, surprises in ((8, 6, 0), (40, 8, 2)):
-        tried = [int(i) for i in rng.permutation(300)[:known]]
-        w, _ = ridge(land.x[tried], np.log(land.seconds[tried]), 1.0)
+    for n_tried, count, surprises in ((8, 6, 0), (40, 8, 2)):
+        tried = [int(i) for i in rng.permutation(300)[:n_tried]]
+        w, _ = solve_ridge(land.x[tried], np.log(land.seconds[tried]), 1.0)
         open_ = np.setdiff1d(np.arange(300), tried)
         guess = (land.x @ w)[open_]
-        batch = batch_of(student, land, tried, count, surprises, 1)
-        shown = np.array([land.x[i] @ w for i in batch[: count - surprises]])
-        slow, plain = np.sort(guess)[::-1], np.sort(guess)
-        if np.allclose(shown, slow[: len(shown)]):
+        batch = ask_batch(student, land, tried, count, surprises, 1)
+        guesses = np.array([land.x[i] @ w for i in batch[: count - surprises]])
+        slow, fast = np.sort(guess)[::-1], np.sort(guess)
+        if np.allclose(guesses, slow[: len(guesses)]):
             raise Feedback("propose gave what the model finds slowest. Lower seconds are better.")
-        if not np.allclose(shown, plain[: len(shown)]):
+        if not np.allclose(guesses, fast[: len(guesses)]):
             raise Feedback(
-                f"propose with {known} tried did not give the model's {len(shown)} fastest, in "
+                f"propose with {n_tried} tried did not give the model's {len(guesses)} fastest, in "
                 "their order.",
                 hint="Fit to the logarithms of seconds with penalty 1, guess for all, sort the "
                 "open ones.",
@@ -470,10 +474,10 @@ def surprises_are_drawn(student, rng):
     """surprises, and all points before there are 8 trials, are drawn with the seed"""
     land = Landscape(rng, 400)
     tried = [int(i) for i in rng.permutation(400)[:40]]
-    for known, surprises, what in ((40, 4, "surprises"), (7, 0, "points before 8 trials")):
-        drawn = surprises or 8
+    for n_tried, surprises, what in ((40, 4, "surprises"), (7, 0, "points before 8 trials")):
+        n_drawn = surprises or 8
         batches = [
-            batch_of(student, land, tried[:known], 8, surprises, seed)[-drawn:]
+            ask_batch(student, land, tried[:n_tried], 8, surprises, seed)[-n_drawn:]
             for seed in (1, 1, 2, 3, 4)
         ]
         if batches[0] != batches[1]:
@@ -489,7 +493,7 @@ def a_search_is_near_the_best_after_32_trials(student, rng):
     for run in range(5):
         land, tried = Landscape(rng), []
         while len(tried) < 32:
-            tried += batch_of(student, land, tried, 8, 1, 10 * run + len(tried))
+            tried += ask_batch(student, land, tried, 8, 1, 10 * run + len(tried))
         ends.append(land.seconds[tried].min() / land.least)
     if np.median(ends) > 1.10:
         raise Feedback(
@@ -506,10 +510,10 @@ def ranks_by_what_the_small_shape_taught(student, rng):
     """the rows that a model of the small shape finds fastest, the fastest first"""
     for count in (8, 3):
         small, large = Landscape(rng, 60), Landscape(rng, 200)
-        w, _ = ridge(small.x, np.log(small.seconds), 1.0)
+        w, _ = solve_ridge(small.x, np.log(small.seconds), 1.0)
         guess = large.x @ w
-        given = student.call("first_batch", small.x, small.seconds, large.x, count)
-        got = numbers_of(given, "first_batch")
+        answer = student.call("first_batch", small.x, small.seconds, large.x, count)
+        got = read_numbers(answer, "first_batch")
         if len(got) != count or len(set(got)) != count:
             raise Feedback(f"first_batch gave {len(got)} points, expected {count} that differ.")
         if min(got) < 0 or max(got) >= 200:
@@ -533,7 +537,7 @@ def each_step_reads_and_writes(student, rng):
     for steps in (1, 2, int(rng.integers(3, 9))):
         m, n, item = (int(v) for v in rng.integers(2, 50, size=3))
         called = f"saved_bytes({m}, {n}, {steps}, {item})"
-        got = whole(student.call("saved_bytes", m, n, steps, item), called)
+        got = require_number(student.call("saved_bytes", m, n, steps, item), called)
         hint = "Count the elements of C, and how often each of them moves."
         if got == steps * m * n * item:
             hint = "A step reads C, and then?"

@@ -18,7 +18,7 @@ LAB = LabSettings(wall_s=240.0, preload=("numpy", "ddp_lab"), withheld=WITHHELD)
 MESSAGES = "lessons.ranks.messages_only:MessagesOnly"
 
 
-def arrays(rng, n, shape=(5,), dtype=np.float64):
+def draw_arrays(rng, n, shape=(5,), dtype=np.float64):
     """Return one array of whole numbers a rank; no two subsets of ranks have the same sum."""
     count = int(np.prod(shape))
     return [
@@ -27,45 +27,45 @@ def arrays(rng, n, shape=(5,), dtype=np.float64):
     ]
 
 
-def whose(values, inputs):
+def find_contributors(values, inputs):
     """Return the ranks whose inputs add up to `values`, or None."""
     for mask in product((0, 1), repeat=len(inputs)):
-        picked = [x for bit, x in zip(mask, inputs, strict=True) if bit]
-        if picked and np.array_equal(values, sum(picked)):  # whole numbers: exact in any order
+        chosen = [x for bit, x in zip(mask, inputs, strict=True) if bit]
+        if chosen and np.array_equal(values, sum(chosen)):  # whole numbers: exact in any order
             return [rank for rank, bit in enumerate(mask) if bit]
     return None
 
 
-def rounds(messages):
+def count_rounds(messages):
     """Return how many rounds the messages need: a rank sends one a round, after what it has heard.
 
     `messages` are in order of sending. A rank that sends has received everything that was sent to
     it before, which is the most that it can have known.
     """
-    out, heard, into = {}, {}, {}
+    out, received, into = {}, {}, {}
     last = 0
     for m in messages:
-        at = max(out.get(m.src, 0), heard.get(m.src, 0))
+        at = max(out.get(m.src, 0), received.get(m.src, 0))
         while at in into.setdefault(m.dst, set()):
             at += 1
         into[m.dst].add(at)
         out[m.src] = at + 1
-        heard[m.dst] = max(heard.get(m.dst, 0), at + 1)
+        received[m.dst] = max(received.get(m.dst, 0), at + 1)
         last = max(last, at + 1)
     return last
 
 
-def same(got, expected):
+def is_same(got, expected):
     """Return whether a copy, or a sum of whole numbers, is the one expected: no bit differs."""
     return np.array_equal(got, expected)
 
 
-def near(got, expected):
+def is_near(got, expected):
     """Return whether the two are equal but for rounding."""
     return np.shape(got) == np.shape(expected) and np.allclose(got, expected)
 
 
-def is_array(got, who):
+def require_array(got, who):
     """Raise Feedback if `got` is None, holds several arrays, or is something else."""
     if got is None:
         raise Feedback(f"{who} returned None, expected an array. Is the last line a return?")
@@ -74,7 +74,7 @@ def is_array(got, who):
         raise Feedback(f"{who} returned a {what}, expected one array, as send takes it.")
 
 
-def sends(run, rank, messages, n_bytes, called):
+def require_sends(run, rank, messages, n_bytes, called):
     """Raise Feedback unless `rank` sent so many messages and bytes."""
     if run.messages_sent(rank) != messages:
         raise Feedback(
@@ -91,14 +91,14 @@ def sends(run, rank, messages, n_bytes, called):
 # ---- 1. read_exactly, message
 
 
-def trickle(comm, data, most, n):
+def read_trickle(comm, data, most, n):
     """Read `n` bytes by the learner's function on rank 0; the stream lies on rank 1."""
     import numpy
 
     if comm.rank == 1:
         at = 0
-        while len(asked := comm.recv(0)):
-            piece = data[at : at + max(0, min(int(asked[0]), most))]
+        while len(request := comm.recv(0)):
+            piece = data[at : at + max(0, min(int(request[0]), most))]
             at += len(piece)
             comm.send(numpy.frombuffer(piece, numpy.uint8), 0)
         return None
@@ -120,9 +120,9 @@ def trickle(comm, data, most, n):
     return got
 
 
-def trickled(student, data, most, n):
+def ask_read_exactly(student, data, most, n):
     """Return what read_exactly returned, how many bytes it took, and what it asked for."""
-    run = student.ranks(trickle, 2, [(b"", most, n), (data, most, n)], MESSAGES)
+    run = student.ranks(read_trickle, 2, [(b"", most, n), (data, most, n)], MESSAGES)
     calls = [int(m.array[0]) for m in run.messages if m.src == 0 and m.array.size]
     return run.results[0], run.bytes_sent(1), calls
 
@@ -132,7 +132,7 @@ def as_many_bytes_as_were_asked_for(student, rng):
     """n bytes come back, in order, however few each read returns"""
     for n, most in ((10, 3), (1, 1), (64, 64), (1000, 7), (0, 5)):
         data = rng.bytes(n + 20)
-        got, _, _ = trickled(student, data, most, n)
+        got, _, _ = ask_read_exactly(student, data, most, n)
         called = f"read_exactly(read, {n}), where read gives {most} bytes at most,"
         if got == "ConnectionError":
             raise Feedback(f"{called} raised ConnectionError, but the stream had not ended.")
@@ -148,10 +148,10 @@ def as_many_bytes_as_were_asked_for(student, rng):
 def nothing_beyond_is_read(student, rng):
     """not a byte of the next message is asked for"""
     data = rng.bytes(50)
-    _, taken, calls = trickled(student, data, 8, 21)
-    if taken != 21:
+    _, n_taken, calls = ask_read_exactly(student, data, 8, 21)
+    if n_taken != 21:
         raise Feedback(
-            f"read_exactly(read, 21) took {taken} bytes out of the stream; its calls asked for "
+            f"read_exactly(read, 21) took {n_taken} bytes out of the stream; its calls asked for "
             f"{calls}. Whose are the bytes after the 21st?"
         )
 
@@ -161,7 +161,7 @@ def the_end_of_the_stream_is_an_error(student, rng):
     """a stream that ends too soon raises ConnectionError"""
     for n_data in (0, 9):
         try:
-            got, _, _ = trickled(student, rng.bytes(n_data), 4, 12)
+            got, _, _ = ask_read_exactly(student, rng.bytes(n_data), 4, 12)
         except StudentError as error:
             if "200 times" in str(error):
                 raise Feedback(
@@ -176,7 +176,7 @@ def the_end_of_the_stream_is_an_error(student, rng):
             )
 
 
-def round_trip(comm, messages, most, turn):
+def send_and_read(comm, messages, most, turn):
     """Send arrays one after another on rank 0, and read them again on rank 1."""
     import numpy
 
@@ -189,7 +189,7 @@ def round_trip(comm, messages, most, turn):
             send_array(write, x)
             comm.send(numpy.empty(0, numpy.uint8), 1)  # where a message ends
         return None
-    stream, at, found = b"", [0], []
+    stream, at, results = b"", [0], []
     for _ in range(messages):
         while len(piece := comm.recv(0)):
             stream += piece.tobytes()
@@ -201,14 +201,14 @@ def round_trip(comm, messages, most, turn):
 
     for _ in range(messages):
         y = recv_array(read)
-        found.append([y, str(getattr(y, "dtype", None)), bool(y.flags.writeable), at[0]])
-    return found
+        results.append([y, str(getattr(y, "dtype", None)), bool(y.flags.writeable), at[0]])
+    return results
 
 
-def travelled(student, sent, most, turn=False):
+def ask_round_trip(student, messages, most, turn=False):
     """Return what arrived of each array, where each message ended, and all that travelled."""
-    count = 2 if turn else len(sent)
-    run = student.ranks(round_trip, 2, [(sent, most, turn), (count, most, turn)], MESSAGES)
+    count = 2 if turn else len(messages)
+    run = student.ranks(send_and_read, 2, [(messages, most, turn), (count, most, turn)], MESSAGES)
     marks, stream = [], b""
     for m in run.messages:
         stream += m.array.tobytes()
@@ -217,7 +217,7 @@ def travelled(student, sent, most, turn=False):
     return run.results[1], marks, stream
 
 
-def samples(rng):
+def draw_samples(rng):
     """Return arrays of several kinds."""
     return [
         rng.normal(size=(2, 3)),
@@ -233,9 +233,9 @@ def samples(rng):
 def an_array_arrives_as_it_was(student, rng):
     """dtype, shape and elements arrive, message by message, however few bytes at a time"""
     for most in (5, 10_000):
-        sent = samples(rng)
-        found, marks, _ = travelled(student, sent, most)
-        for x, (y, dtype, _, at), mark in zip(sent, found, marks, strict=True):
+        messages = draw_samples(rng)
+        results, marks, _ = ask_round_trip(student, messages, most)
+        for x, (y, dtype, _, at), mark in zip(messages, results, marks, strict=True):
             what = f"an array of {x.dtype} and shape {x.shape}"
             if dtype != str(x.dtype):
                 raise Feedback(f"{what} arrived as {dtype}. Does your header say the dtype?")
@@ -256,7 +256,7 @@ def strides_do_not_matter(student, rng):
     """a transposed or sliced array arrives as what it shows, and can be written to"""
 
     x = rng.normal(size=(4, 3))
-    (a, _, first, _), (b, _, second, _) = travelled(student, [x], 1 << 16, turn=True)[0]
+    (a, _, first, _), (b, _, second, _) = ask_round_trip(student, [x], 1 << 16, turn=True)[0]
     close(a, x.T, called="x.T after a trip", hint="In which order do the bytes of x lie in memory?")
     close(b, x[::2], called="x[::2] after a trip", hint="x[::2] is not all of x's memory.")
     if not (first and second):
@@ -270,7 +270,7 @@ def strides_do_not_matter(student, rng):
 def the_elements_travel_as_they_lie(student, rng):
     """a message holds the array's own bytes and a header of at most 200"""
     x = rng.normal(size=1000)
-    _, marks, stream = travelled(student, [x], 4096)
+    _, marks, stream = ask_round_trip(student, [x], 4096)
     if x.tobytes() not in stream:
         raise Feedback(
             "the bytes of x are not in the message as they lie in memory: turning numbers into "
@@ -286,14 +286,14 @@ def the_elements_travel_as_they_lie(student, rng):
 @check("message", requires="an_array_arrives_as_it_was")
 def long_shapes_and_odd_dtypes_arrive(student, rng):
     """many axes, long axes, complex numbers and booleans arrive too"""
-    sent = [
+    messages = [
         rng.normal(size=(1,) * 20 + (3,)),
         rng.normal(size=(70_000,)).astype(np.float32),
         rng.normal(size=(2, 2)) + 1j,
         rng.normal(size=(3, 1)) > 0,
     ]
-    found, _, _ = travelled(student, sent, 1 << 16)
-    for x, (y, dtype, _, _) in zip(sent, found, strict=True):
+    results, _, _ = ask_round_trip(student, messages, 1 << 16)
+    for x, (y, dtype, _, _) in zip(messages, results, strict=True):
         if dtype != str(x.dtype) or np.shape(y) != x.shape or not np.array_equal(x, y):
             raise Feedback(
                 "an array of another shape or dtype did not arrive.",
@@ -304,7 +304,7 @@ def long_shapes_and_odd_dtypes_arrive(student, rng):
 # ---- 2. exchange
 
 
-def pairs(comm, x):
+def exchange_in_pairs(comm, x):
     """Exchange with the other rank of a pair: 0 and 1, 2 and 3."""
     return exchange(comm, x, comm.rank ^ 1)
 
@@ -312,22 +312,22 @@ def pairs(comm, x):
 @check("exchange", weight=2)
 def each_has_the_others_array(student, rng):
     """both ranks return what the other one passed"""
-    inputs = arrays(rng, 4)
-    run = student.ranks(pairs, 4, inputs, MESSAGES)
+    inputs = draw_arrays(rng, 4)
+    run = student.ranks(exchange_in_pairs, 4, inputs, MESSAGES)
     for rank, got in enumerate(run.results):
-        if not same(got, inputs[rank ^ 1]):
-            mine = " That is its own." if same(got, inputs[rank]) else ""
+        if not is_same(got, inputs[rank ^ 1]):
+            mine = " That is its own." if is_same(got, inputs[rank]) else ""
             raise Feedback(
                 f"exchange between ranks {rank} and {rank ^ 1}: rank {rank} returned {got}, expected "
                 f"{inputs[rank ^ 1]}, the other's.{mine} What does recv give you?"
             )
-        sends(run, rank, 1, inputs[rank].nbytes, "exchange")
+        require_sends(run, rank, 1, inputs[rank].nbytes, "exchange")
 
 
 @check("exchange", weight=2, requires="each_has_the_others_array")
 def the_send_goes_on_while_receiving(student, rng):
     """the send is started, not waited for, before the array is received"""
-    run = student.ranks(pairs, 2, arrays(rng, 2), MESSAGES, steps=True)
+    run = student.ranks(exchange_in_pairs, 2, draw_arrays(rng, 2), MESSAGES, steps=True)
     for rank in range(2):
         steps = [step.kind for step in run.steps if step.rank == rank]
         if steps.index("ask") < steps.index("send"):
@@ -347,7 +347,7 @@ def the_send_goes_on_while_receiving(student, rng):
 @check("exchange", requires="each_has_the_others_array")
 def the_send_is_over_at_the_end(student, rng):
     """when exchange returns, its send is over and x may be changed"""
-    run = student.ranks(pairs, 2, arrays(rng, 2), MESSAGES, steps=True)
+    run = student.ranks(exchange_in_pairs, 2, draw_arrays(rng, 2), MESSAGES, steps=True)
     if any(Step(rank, "over", 1 - rank) not in run.steps for rank in range(2)):
         raise Feedback(
             "exchange returns while its send may still be going on: the caller may change x, "
@@ -365,38 +365,42 @@ SIZES = ((4, 0), (3, 2), (5, 1), (1, 0), (2, 1))
 def everybody_has_the_roots_array(student, rng):
     """naive_broadcast returns the root's array on every rank, whichever rank is the root"""
     for n, root in SIZES:
-        (x,) = arrays(rng, 1, (2, 3))
+        (x,) = draw_arrays(rng, 1, (2, 3))
         inputs = [(x if rank == root else None, root) for rank in range(n)]
         run = student.ranks("naive_broadcast", n, inputs, MESSAGES)
         for rank, got in enumerate(run.results):
-            if not same(got, x):
+            if not is_same(got, x):
                 raise Feedback(
                     f"naive_broadcast over {n} ranks from root {root}: rank {rank} returned "
                     f"{got}, expected {x}. Who has x at the beginning, and who needs it?"
                 )
         for rank in range(n):
             many = n - 1 if rank == root else 0
-            sends(run, rank, many, many * x.nbytes, f"naive_broadcast from root {root} of {n}")
+            require_sends(
+                run, rank, many, many * x.nbytes, f"naive_broadcast from root {root} of {n}"
+            )
 
 
 @check("from_one", weight=2)
 def everybody_has_its_own_part(student, rng):
     """naive_scatter returns part r on rank r, and no part travels that is not needed there"""
     for n, root in SIZES:
-        parts = arrays(rng, n, (3,))
+        parts = draw_arrays(rng, n, (3,))
         inputs = [(parts if rank == root else None, root) for rank in range(n)]
         run = student.ranks("naive_scatter", n, inputs, MESSAGES)
         for rank, got in enumerate(run.results):
-            if not same(got, parts[rank]):
-                found = [r for r, part in enumerate(parts) if same(got, part)]
-                what = f"part {found[0]}" if found else f"{got}"
+            if not is_same(got, parts[rank]):
+                matches = [r for r, part in enumerate(parts) if is_same(got, part)]
+                what = f"part {matches[0]}" if matches else f"{got}"
                 raise Feedback(
                     f"naive_scatter over {n} ranks from root {root}: rank {rank} returned {what}. "
                     "Which part is meant for it?"
                 )
         for rank in range(n):
             many = n - 1 if rank == root else 0
-            sends(run, rank, many, many * parts[0].nbytes, f"naive_scatter from root {root} of {n}")
+            require_sends(
+                run, rank, many, many * parts[0].nbytes, f"naive_scatter from root {root} of {n}"
+            )
 
 
 @check("from_one", hidden=True)
@@ -407,7 +411,7 @@ def parts_may_differ_in_shape(student, rng):
         "naive_scatter", 4, [(parts if r == 3 else None, 3) for r in range(4)], MESSAGES
     )
     for got, part in zip(run.results, parts, strict=True):
-        if not same(got, part) or np.asarray(got).dtype != part.dtype:
+        if not is_same(got, part) or np.asarray(got).dtype != part.dtype:
             raise Feedback("a part did not arrive as it was.", hint="Send parts[dst] itself.")
 
 
@@ -415,7 +419,7 @@ def parts_may_differ_in_shape(student, rng):
 def the_root_has_every_row(student, rng):
     """naive_gather returns rank r's array as row r at the root, and None elsewhere"""
     for n, root in SIZES:
-        inputs = arrays(rng, n, (2, 2))
+        inputs = draw_arrays(rng, n, (2, 2))
         run = student.ranks("naive_gather", n, [(x, root) for x in inputs], MESSAGES)
         for rank, got in enumerate(run.results):
             if rank != root and got is not None:
@@ -424,37 +428,41 @@ def the_root_has_every_row(student, rng):
                     "None. Only the root has a result."
                 )
         got = run.results[root]
-        is_array(got, f"naive_gather at root {root} of {n}: the root")
+        require_array(got, f"naive_gather at root {root} of {n}: the root")
         if np.shape(got) != (n, 2, 2):
             raise Feedback(
                 f"naive_gather at root {root} of {n}: the root returned shape {np.shape(got)}, "
                 f"expected {(n, 2, 2)}: one row a rank."
             )
         for rank, row in enumerate(got):
-            if not same(row, inputs[rank]):
-                found = [r for r, x in enumerate(inputs) if same(row, x)]
-                what = f"rank {found[0]}'s array" if found else "nobody's array"
+            if not is_same(row, inputs[rank]):
+                matches = [r for r, x in enumerate(inputs) if is_same(row, x)]
+                what = f"rank {matches[0]}'s array" if matches else "nobody's array"
                 raise Feedback(
                     f"naive_gather at root {root} of {n}: row {rank} is {what}. "
                     "In which order does the root put its own x and what arrives?"
                 )
             many = 0 if rank == root else 1
-            sends(run, rank, many, many * inputs[0].nbytes, f"naive_gather at root {root} of {n}")
+            require_sends(
+                run, rank, many, many * inputs[0].nbytes, f"naive_gather at root {root} of {n}"
+            )
 
 
 @check("to_one", weight=2)
 def the_root_has_the_sum(student, rng):
     """naive_reduce returns the sum over all ranks at the root, and None elsewhere"""
     for n, root in SIZES:
-        inputs = arrays(rng, n)
+        inputs = draw_arrays(rng, n)
         run = student.ranks("naive_reduce", n, [(x, root) for x in inputs], MESSAGES)
-        summed_at_the_root("naive_reduce", run, inputs, root)
+        require_sum_at_root("naive_reduce", run, inputs, root)
         for rank in range(n):
             many = 0 if rank == root else 1
-            sends(run, rank, many, many * inputs[0].nbytes, f"naive_reduce at root {root} of {n}")
+            require_sends(
+                run, rank, many, many * inputs[0].nbytes, f"naive_reduce at root {root} of {n}"
+            )
 
 
-def summed_at_the_root(name, run, inputs, root):
+def require_sum_at_root(name, run, inputs, root):
     """Raise Feedback unless the root has the sum of all inputs, and nobody else anything."""
     n = len(inputs)
     for rank, got in enumerate(run.results):
@@ -464,15 +472,15 @@ def summed_at_the_root(name, run, inputs, root):
                 "None. Only the root has a result."
             )
     got = run.results[root]
-    if same(got, sum(inputs)):
+    if is_same(got, sum(inputs)):
         return
-    ranks = whose(got, inputs)
+    ranks = find_contributors(got, inputs)
     if ranks is None:
-        said = f"returned {got}, which is no sum of the inputs of some ranks, each once"
+        complaint = f"returned {got}, which is no sum of the inputs of some ranks, each once"
     else:
-        said = f"has the contributions of ranks {', '.join(map(str, ranks))} only"
+        complaint = f"has the contributions of ranks {', '.join(map(str, ranks))} only"
     raise Feedback(
-        f"{name} at root {root} of {n}: rank {root} {said}. Follow the digits of `tiny`: "
+        f"{name} at root {root} of {n}: rank {root} {complaint}. Follow the digits of `tiny`: "
         "who was lost, or counted twice?"
     )
 
@@ -485,21 +493,21 @@ def any_operation_and_x_is_kept(student, rng):
         before = x.copy()
         return naive_reduce(comm, x, root, op), bool((x == before).all())
 
-    operations("naive_reduce", student, rng, keep, 3)
+    compare_operations("naive_reduce", student, rng, keep, 3)
 
 
-def operations(name, student, rng, keep, n):
+def compare_operations(name, student, rng, keep, n):
     """Raise Feedback unless each operation is that of NumPy, and x is kept."""
     inputs = [rng.uniform(0.5, 2.0, size=4) for _ in range(n)]
     for op, combine in (("max", np.maximum), ("min", np.minimum), ("prod", np.multiply)):
         run = student.ranks(keep, n, [(x, 1, op) for x in inputs], MESSAGES)
-        if not all(kept for _, kept in run.results):
+        if not all(unchanged for _, unchanged in run.results):
             raise Feedback(
                 f"{name} changed an x that it was given. It belongs to the caller, who may need it "
                 "again. Which operations work in place?"
             )
         got, expected = run.results[1][0], combine.reduce(inputs)
-        if not near(got, expected):
+        if not is_near(got, expected):
             raise Feedback(
                 f'{name}(comm, x, op="{op}"): the root returned {got}, expected the "{op}" over all '
                 f"ranks, {expected}. Where does op count, and is nobody left out?"
@@ -516,7 +524,7 @@ TREES = ((8, 0), (4, 1), (5, 3), (7, 6), (3, 0), (2, 1), (1, 0), (6, 2))
 def the_tree_reaches_everybody(student, rng):
     """every rank returns the root's array, for any number of ranks and any root"""
     for n, root in TREES:
-        (x,) = arrays(rng, 1, (4,))
+        (x,) = draw_arrays(rng, 1, (4,))
         run = student.ranks(
             "tree_broadcast",
             n,
@@ -524,7 +532,7 @@ def the_tree_reaches_everybody(student, rng):
             MESSAGES,
         )
         for rank, got in enumerate(run.results):
-            if not same(got, x):
+            if not is_same(got, x):
                 raise Feedback(
                     f"tree_broadcast over {n} ranks from root {root}: rank {rank} returned {got}. "
                     "Who should have sent it to this place, and in which round?"
@@ -542,17 +550,17 @@ def the_tree_reaches_everybody(student, rng):
 def it_takes_lg_n_rounds(student, rng):
     """everybody has it after ceil(lg n) rounds"""
     for n, root in TREES:
-        (x,) = arrays(rng, 1, (4,))
+        (x,) = draw_arrays(rng, 1, (4,))
         run = student.ranks(
             "tree_broadcast",
             n,
             [(x if rank == root else None, root) for rank in range(n)],
             MESSAGES,
         )
-        least, took = (n - 1).bit_length(), rounds(run.messages)
-        if took > least:
+        least, n_rounds = (n - 1).bit_length(), count_rounds(run.messages)
+        if n_rounds > least:
             raise Feedback(
-                f"tree_broadcast over {n} ranks from root {root} takes {took} rounds, {least} are "
+                f"tree_broadcast over {n} ranks from root {root} takes {n_rounds} rounds, {least} are "
                 "enough. In each round, do all ranks that have the array send it to somebody new?"
             )
 
@@ -577,40 +585,42 @@ def the_whole_array_travels(student, rng):
 def the_root_of_the_tree_has_the_sum(student, rng):
     """the root returns the sum over all ranks, the others None, for any n and any root"""
     for n, root in TREES:
-        inputs = arrays(rng, n)
+        inputs = draw_arrays(rng, n)
         run = student.ranks("tree_reduce", n, [(x, root) for x in inputs], MESSAGES)
-        summed_at_the_root("tree_reduce", run, inputs, root)
+        require_sum_at_root("tree_reduce", run, inputs, root)
         for rank in range(n):
             many = 0 if rank == root else 1
-            sends(run, rank, many, many * inputs[0].nbytes, f"tree_reduce at root {root} of {n}")
+            require_sends(
+                run, rank, many, many * inputs[0].nbytes, f"tree_reduce at root {root} of {n}"
+            )
 
 
 @check("tree_reduce", weight=3, requires="the_root_of_the_tree_has_the_sum")
 def partial_sums_meet_in_pairs(student, rng):
     """no rank receives more than ceil(lg n) messages, and partial sums meet level by level"""
     for n, root in TREES:
-        inputs = arrays(rng, n)
+        inputs = draw_arrays(rng, n)
         run = student.ranks("tree_reduce", n, [(x, root) for x in inputs], MESSAGES)
-        least, took = (n - 1).bit_length(), levels(run.messages, inputs)
-        if took > least:
+        least, n_rounds = (n - 1).bit_length(), count_levels(run.messages, inputs)
+        if n_rounds > least:
             raise Feedback(
-                f"tree_reduce at root {root} of {n} takes {took} rounds, {least} are enough. "
+                f"tree_reduce at root {root} of {n} takes {n_rounds} rounds, {least} are enough. "
                 "How many messages does the busiest rank receive, and what could others add up "
                 "meanwhile?"
             )
 
 
-def levels(messages, inputs):
+def count_levels(messages, inputs):
     """Return how many rounds a reduction needs, each rank receiving one message a round."""
-    done = {}
+    ends = {}
 
     def ready(rank):
-        if rank not in done:
+        if rank not in ends:
             at = 0
             for arrival in sorted(ready(m.src) for m in messages if m.dst == rank):
                 at = max(at, arrival) + 1
-            done[rank] = at
-        return done[rank]
+            ends[rank] = at
+        return ends[rank]
 
     return max(ready(rank) for rank in range(len(inputs)))
 
@@ -623,7 +633,7 @@ def any_operation_in_the_tree(student, rng):
         before = x.copy()
         return tree_reduce(comm, x, root, op), bool((x == before).all())
 
-    operations("tree_reduce", student, rng, keep, 4)
+    compare_operations("tree_reduce", student, rng, keep, 4)
 
 
 # ---- 5. all_gather, reduce_scatter, barrier
@@ -636,17 +646,17 @@ POWERS = (4, 2, 8, 1)
 def every_rank_has_every_row(student, rng):
     """every rank returns all arrays, row r being rank r's"""
     for n in POWERS:
-        inputs = arrays(rng, n, (2,))
+        inputs = draw_arrays(rng, n, (2,))
         run = student.ranks("all_gather", n, inputs, MESSAGES)
         for rank, got in enumerate(run.results):
-            is_array(got, f"all_gather over {n} ranks: rank {rank}")
+            require_array(got, f"all_gather over {n} ranks: rank {rank}")
             if np.shape(got) != (n, 2):
                 raise Feedback(
                     f"all_gather of shape (2,) over {n} ranks: rank {rank} returned shape "
                     f"{np.shape(got)}, expected {(n, 2)}: one row a rank."
                 )
             order = [
-                next((str(r) for r, x in enumerate(inputs) if same(row, x)), "?") for row in got
+                next((str(r) for r, x in enumerate(inputs) if is_same(row, x)), "?") for row in got
             ]
             if order != [str(r) for r in range(n)]:
                 raise Feedback(
@@ -660,12 +670,14 @@ def every_rank_has_every_row(student, rng):
 def the_rows_double_each_round(student, rng):
     """lg n messages a rank, to rank ^ 1, rank ^ 2, rank ^ 4, ..., with 1, 2, 4, ... rows"""
     for n in (8, 4):
-        inputs = arrays(rng, n, (3,))
+        inputs = draw_arrays(rng, n, (3,))
         run = student.ranks("all_gather", n, inputs, MESSAGES)
         for rank in range(n):
-            sent = [m for m in run.messages if m.src == rank]
-            sends(run, rank, n.bit_length() - 1, (n - 1) * inputs[0].nbytes, f"all_gather over {n}")
-            for k, m in enumerate(sent):
+            messages = [m for m in run.messages if m.src == rank]
+            require_sends(
+                run, rank, n.bit_length() - 1, (n - 1) * inputs[0].nbytes, f"all_gather over {n}"
+            )
+            for k, m in enumerate(messages):
                 if m.dst != rank ^ (1 << k) or m.n_bytes != inputs[0].nbytes << k:
                     raise Feedback(
                         f"all_gather over {n}: message {k + 1} of rank {rank} has {m.n_bytes} "
@@ -685,8 +697,12 @@ def shape_and_dtype_are_kept(student, rng):
     for shape, dtype in (((), np.float32), ((2, 3), np.int64), ((0,), np.float64)):
         inputs = [rng.integers(0, 99, size=shape).astype(dtype).reshape(shape) for _ in range(4)]
         run = student.ranks(keep, 4, inputs, MESSAGES)
-        for got, kept in run.results:
-            if not kept or not same(got, np.stack(inputs)) or np.asarray(got).dtype != dtype:
+        for got, unchanged in run.results:
+            if (
+                not unchanged
+                or not is_same(got, np.stack(inputs))
+                or np.asarray(got).dtype != dtype
+            ):
                 raise Feedback(
                     f"all_gather of {np.dtype(dtype)} of shape {shape} over 4 ranks returned "
                     f"{np.asarray(got).dtype} of shape {np.shape(got)}, or other rows, or changed x.",
@@ -698,21 +714,21 @@ def shape_and_dtype_are_kept(student, rng):
 def each_rank_has_its_row_of_the_sum(student, rng):
     """rank r returns row r of the sum over all ranks"""
     for n in POWERS:
-        inputs = arrays(rng, n, (n, 2))
+        inputs = draw_arrays(rng, n, (n, 2))
         run = student.ranks("reduce_scatter", n, inputs, MESSAGES)
         for rank, got in enumerate(run.results):
-            if not same(got, sum(inputs)[rank]):
-                raise Feedback(misplaced(n, rank, got, inputs))
+            if not is_same(got, sum(inputs)[rank]):
+                raise Feedback(describe_wrong_row(n, rank, got, inputs))
 
 
-def misplaced(n, rank, got, inputs):
+def describe_wrong_row(n, rank, got, inputs):
     """Return what `got` is instead of row `rank` of the sum."""
     called = f"reduce_scatter over {n} ranks: rank {rank} returned"
-    is_array(got, called.removesuffix(" returned"))
+    require_array(got, called.removesuffix(" returned"))
     if np.shape(got) != (2,):
         return f"{called} shape {np.shape(got)}, expected (2,): one row of x."
     for row in sorted(range(n), key=lambda r: r != rank):
-        ranks = whose(got, [x[row] for x in inputs])
+        ranks = find_contributors(got, [x[row] for x in inputs])
         if ranks is not None and row != rank:
             return f"{called} row {row}. Which half of the rows did it keep in each round?"
         if ranks is not None:
@@ -732,11 +748,11 @@ def misplaced(n, rank, got, inputs):
 def half_the_rows_are_given_away_each_round(student, rng):
     """lg n messages a rank, to the farthest partner first, with n/2, n/4, ..., 1 rows"""
     for n in (8, 4):
-        inputs = arrays(rng, n, (n, 2))
+        inputs = draw_arrays(rng, n, (n, 2))
         run = student.ranks("reduce_scatter", n, inputs, MESSAGES)
         row = inputs[0][0].nbytes
         for rank in range(n):
-            sends(run, rank, n.bit_length() - 1, (n - 1) * row, f"reduce_scatter over {n}")
+            require_sends(run, rank, n.bit_length() - 1, (n - 1) * row, f"reduce_scatter over {n}")
             for k, m in enumerate(m for m in run.messages if m.src == rank):
                 distance = n >> (k + 1)
                 if m.dst != rank ^ distance or m.n_bytes != distance * row:
@@ -758,14 +774,14 @@ def any_operation_in_halves(student, rng):
     inputs = [rng.uniform(0.5, 2.0, size=(4, 3)) for _ in range(4)]
     for op, combine in (("max", np.maximum), ("min", np.minimum), ("prod", np.multiply)):
         run = student.ranks(keep, 4, [(x, op) for x in inputs], MESSAGES)
-        for rank, (got, kept) in enumerate(run.results):
-            if not kept:
+        for rank, (got, unchanged) in enumerate(run.results):
+            if not unchanged:
                 raise Feedback(
                     "reduce_scatter changed an x that it was given. rows[:d] is a view: what works "
                     "in place?"
                 )
             expected = combine.reduce(inputs)[rank]
-            if not near(got, expected):
+            if not is_near(got, expected):
                 raise Feedback(
                     f'reduce_scatter(comm, x, "{op}"): rank {rank} returned {got}, expected '
                     f'{expected}, the "{op}" over all ranks. Where does op count, and is nobody '
@@ -773,7 +789,7 @@ def any_operation_in_halves(student, rng):
                 )
 
 
-def gossip(comm, nothing):
+def run_barrier(comm, nothing):
     """Return whose arrival this rank has heard of when its barrier ends, as bits."""
     import numpy
 
@@ -799,23 +815,23 @@ def gossip(comm, nothing):
     return Gossip.known
 
 
-def could_know(messages, n):
+def compute_possible_news(messages, n):
     """Return of whom each rank can have heard by these messages, in order of sending, as bits."""
-    known = [1 << rank for rank in range(n)]
+    news = [1 << rank for rank in range(n)]
     for m in messages:
-        known[m.dst] |= known[m.src]
-    return known
+        news[m.dst] |= news[m.src]
+    return news
 
 
 @check("barrier", weight=3)
 def nobody_leaves_before_all_have_come(student, rng):
     """a rank that leaves has heard, directly or through others, that every rank has come"""
     for n in (4, 2, 3, 5, 8, 7):
-        run = student.ranks(gossip, n, [0] * n, MESSAGES)
-        heard = could_know(run.messages, n)
-        for rank, known in enumerate(run.results):
-            known &= heard[rank]  # what a rank says, as far as the network can have told it
-            missing = [str(r) for r in range(n) if not known >> r & 1]
+        run = student.ranks(run_barrier, n, [0] * n, MESSAGES)
+        possible_news = compute_possible_news(run.messages, n)
+        for rank, news in enumerate(run.results):
+            news &= possible_news[rank]  # what a rank says, as far as the network can have told it
+            missing = [str(r) for r in range(n) if not news >> r & 1]
             if missing:
                 raise Feedback(
                     f"barrier over {n} ranks: rank {rank} leaves and has not heard of rank "
@@ -828,11 +844,11 @@ def nobody_leaves_before_all_have_come(student, rng):
 def lg_n_rounds_of_empty_messages(student, rng):
     """ceil(lg n) messages a rank, without a byte of array"""
 
-    def plain(comm, nothing):
+    def call_barrier(comm, nothing):
         barrier(comm)
 
     for n in (8, 5, 2, 1):
-        run = student.ranks(plain, n, [0] * n, MESSAGES)
+        run = student.ranks(call_barrier, n, [0] * n, MESSAGES)
         for rank in range(n):
             least = (n - 1).bit_length()
             if run.messages_sent(rank) > least:
@@ -888,7 +904,7 @@ def bytes_on_the_way_are_counted(student, rng):
                 )
 
 
-def crossing(n, alpha, beta):
+def compute_crossover(n, alpha, beta):
     """Return the closed form."""
     return (n - 1) * alpha / beta / (n.bit_length() - 1 - 2 * (n - 1) / n)
 
@@ -899,7 +915,7 @@ def the_two_times_are_equal_there(student, rng):
     for n in (8, 4, 256):
         alpha, beta = float(rng.uniform(1e-6, 1e-3)), float(rng.uniform(1e-10, 1e-8))
         got = to_number(student.call("crossover_bytes", n, alpha, beta))
-        due = crossing(n, alpha, beta)
+        due = compute_crossover(n, alpha, beta)
         if not abs(got - due) <= 1e-6 * due:
             lg = n.bit_length() - 1
             tree = lg * (alpha + got * beta)
@@ -933,7 +949,7 @@ def between_two_ranks_the_tree_never_loses(student, rng):
 # ---- 7. sharded_step
 
 
-def trained(rng, n, size):
+def draw_training(rng, n, size):
     """Return parameters, a gradient and a momentum row for each rank, and what one step gives."""
     params, grads = rng.normal(size=size), [rng.normal(size=size) for _ in range(n)]
     momentum = rng.normal(size=size)
@@ -945,7 +961,7 @@ def trained(rng, n, size):
 def the_step_is_that_of_one_process(student, rng):
     """the new parameters are those of momentum with the mean of all gradients"""
     for n, size in ((4, 12), (2, 6), (1, 5)):
-        params, grads, momentum, due, _ = trained(rng, n, size)
+        params, grads, momentum, due, _ = draw_training(rng, n, size)
         rows = momentum.reshape(n, -1)
         run = student.ranks("sharded_step", n, [(params, grads[r], rows[r]) for r in range(n)])
         for result in run.results:
@@ -954,11 +970,11 @@ def the_step_is_that_of_one_process(student, rng):
             summed = params - 0.05 * (0.9 * momentum + sum(grads))
             rows_of_own = [grad.reshape(n, -1)[r] for r, grad in enumerate(grads)]
             own = params - 0.05 * (0.9 * momentum + np.concatenate(rows_of_own))
-            if n > 1 and near(got, summed):
+            if n > 1 and is_near(got, summed):
                 hint = "Each gradient is a mean over its own share. What is the sum of n means?"
-            elif n > 1 and near(got, own):
+            elif n > 1 and is_near(got, own):
                 hint = "That is a step with each rank's own gradient: what about the others'?"
-            elif n > 1 and near(got, 2 * params - due):
+            elif n > 1 and is_near(got, 2 * params - due):
                 hint = "In which direction does the loss fall?"
             close(got, due, called=f"the parameters after a step over {n} ranks", hint=hint)
 
@@ -967,7 +983,7 @@ def the_step_is_that_of_one_process(student, rng):
 def each_rank_keeps_its_own_momentum(student, rng):
     """the new momentum is that of this rank's row alone"""
     n, size = 4, 12
-    params, grads, momentum, _, due = trained(rng, n, size)
+    params, grads, momentum, _, due = draw_training(rng, n, size)
     rows = momentum.reshape(n, -1)
     run = student.ranks("sharded_step", n, [(params, grads[r], rows[r]) for r in range(n)])
     for rank, result in enumerate(run.results):
@@ -989,7 +1005,7 @@ def each_rank_keeps_its_own_momentum(student, rng):
 def no_more_travels_than_rows(student, rng):
     """each rank sends 2(n-1)/n of the parameters' bytes: gradients there, parameters back"""
     n, size = 4, 16
-    params, grads, momentum, _, _ = trained(rng, n, size)
+    params, grads, momentum, _, _ = draw_training(rng, n, size)
     rows = momentum.reshape(n, -1)
     run = student.ranks("sharded_step", n, [(params, grads[r], rows[r]) for r in range(n)])
     for rank in range(n):
@@ -1012,12 +1028,12 @@ def rate_and_decay_count_and_nothing_is_changed(student, rng):
         return new, all(bool((a == b).all()) for a, b in zip(before, after))
 
     n, size = 2, 8
-    params, grads, momentum, _, _ = trained(rng, n, size)
+    params, grads, momentum, _, _ = draw_training(rng, n, size)
     rows = momentum.reshape(n, -1)
     run = student.ranks(keep, n, [(params, grads[r], rows[r]) for r in range(n)])
     due = params - 0.5 * (0.25 * momentum + sum(grads) / n)
-    for got, kept in run.results:
-        if not kept or not near(got, due):
+    for got, unchanged in run.results:
+        if not unchanged or not is_near(got, due):
             raise Feedback(
                 "with another lr and decay the step was wrong, or an argument was changed.",
                 hint="Are lr and decay used? Is anything updated in place?",

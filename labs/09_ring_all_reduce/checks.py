@@ -18,7 +18,7 @@ LAB = LabSettings(wall_s=120.0, preload=("numpy", "ddp_lab"), withheld=WITHHELD)
 MESSAGES = "lessons.ranks.messages_only:MessagesOnly"
 
 
-def arrays(rng, n, elements, dtype=np.float64):
+def draw_arrays(rng, n, elements, dtype=np.float64):
     """Return one array of whole numbers a rank; no two subsets of ranks have the same sum."""
     return [
         (rng.permutation(elements) + 1 + (elements + 1) * 100.0**rank).astype(dtype)
@@ -26,38 +26,38 @@ def arrays(rng, n, elements, dtype=np.float64):
     ]
 
 
-def own_chunks(student, elements, n):
+def ask_chunks(student, elements, n):
     """Return where the learner's chunks lie: who has an element more is theirs to choose."""
     got = [(int(lo), int(hi)) for lo, hi in student.call("chunk_bounds", elements, n)]
     edges = [0, *(hi for _, hi in got)]
     sizes = np.diff(edges)
-    joined = [lo for lo, _ in got] == edges[:-1] and edges[-1] == elements and len(got) == n
-    if not joined or sizes.min() < 0 or sizes.max() - sizes.min() > 1:
+    is_joined = [lo for lo, _ in got] == edges[:-1] and edges[-1] == elements and len(got) == n
+    if not is_joined or sizes.min() < 0 or sizes.max() - sizes.min() > 1:
         raise Feedback(
             f"chunk_bounds({elements}, {n}) gave {got}, and the ring goes by it. Mend that first."
         )
     return got
 
 
-def whose(values, parts):
+def find_contributors(values, parts):
     """Return the ranks whose `parts` add up to `values`, or None."""
     for mask in product((0, 1), repeat=len(parts)):
-        picked = [part for bit, part in zip(mask, parts, strict=True) if bit]
-        if picked and np.array_equal(values, sum(picked)):  # whole numbers: exact in any order
+        chosen = [part for bit, part in zip(mask, parts, strict=True) if bit]
+        if chosen and np.array_equal(values, sum(chosen)):  # whole numbers: exact in any order
             return [rank for rank, bit in enumerate(mask) if bit]
     return None
 
 
-def first_difference(got, expected):
+def describe_difference(got, expected):
     """Return in words what an answer has, and what it should have, where they differ first."""
     if np.shape(got) != np.shape(expected):
-        has = "None" if got is None else f"shape {np.shape(got)}"
-        return f"{has}, expected shape {np.shape(expected)}"
+        actual = "None" if got is None else f"shape {np.shape(got)}"
+        return f"{actual}, expected shape {np.shape(expected)}"
     at = int(np.flatnonzero(got != expected)[0])
     return f"{got[at]:.10g} as element {at}, expected {expected[at]:.10g}"
 
 
-def one_way(run, n, called):
+def require_one_way(run, n, called):
     """Raise Feedback unless every message went to the right neighbour."""
     for m in run.messages:
         if m.dst != (m.src + 1) % n:
@@ -67,7 +67,7 @@ def one_way(run, n, called):
             )
 
 
-def counted(run, n, each, called):
+def require_messages(run, n, each, called):
     """Raise Feedback unless every rank sent `each` messages."""
     for rank in range(n):
         if run.messages_sent(rank) != each:
@@ -77,7 +77,7 @@ def counted(run, n, each, called):
             )
 
 
-def sized(run, n, expected, called):
+def require_bytes(run, n, expected, called):
     """Raise Feedback unless rank r sent expected[r] bytes."""
     for rank in range(n):
         if run.bytes_sent(rank) != expected[rank]:
@@ -87,7 +87,7 @@ def sized(run, n, expected, called):
             )
 
 
-def on_ranks(student, name, n, inputs):
+def run_on_ranks(student, name, n, inputs):
     """Run the learner's function on ranks; of ranks that all wait, say what to look for."""
     try:
         return student.ranks(name, n, inputs, MESSAGES)
@@ -164,7 +164,7 @@ def sizes_differ_by_at_most_one(student, rng):
             )
 
 
-def sliced(n_elements, n):
+def slice_by_bounds(n_elements, n):
     """Return the lengths of the chunks of a range, cut at the learner's bounds."""
     pairs = list(chunk_bounds(n_elements, n))
     return [len(range(n_elements)[lo:hi]) for lo, hi in pairs], [list(pair) for pair in pairs]
@@ -176,14 +176,14 @@ def bounds_are_exact_integers_however_large(student, rng):
     hint = "Is a division of yours carried out in floating point? It has 53 bits."
     for elements, n in ((int(rng.integers(10, 99)), 7), (10**17 + int(rng.integers(1, 999)), 999)):
         try:
-            sizes, pairs = student.probe(sliced, n_elements=elements, n=n)
+            sizes, pairs = student.probe(slice_by_bounds, n_elements=elements, n=n)
         except StudentError as error:
             raise Feedback(
                 f"{elements} over {n}: {error.type_name} in a slice.", hint=hint
             ) from error
         edges = [0, *(hi for _, hi in pairs)]
-        whole = [lo for lo, _ in pairs] == edges[:-1] and edges[-1] == elements == sum(sizes)
-        if not whole or len(pairs) != n or max(sizes) - min(sizes) > 1:
+        is_whole = [lo for lo, _ in pairs] == edges[:-1] and edges[-1] == elements == sum(sizes)
+        if not is_whole or len(pairs) != n or max(sizes) - min(sizes) > 1:
             raise Feedback(f"chunks of {elements} elements over {n} are wrong.", hint=hint)
 
 
@@ -194,21 +194,21 @@ def bounds_are_exact_integers_however_large(student, rng):
 def each_rank_ends_with_its_own_chunk_complete(student, rng):
     """rank r returns chunk r of the sum, with the contributions of all ranks"""
     for n, elements in ((2, 6), (4, 8), (3, 10), (5, 3)):
-        inputs = arrays(rng, n, elements)
-        run = on_ranks(student, "ring_reduce_scatter", n, inputs)
-        cuts = own_chunks(student, elements, n)
+        inputs = draw_arrays(rng, n, elements)
+        run = run_on_ranks(student, "ring_reduce_scatter", n, inputs)
+        cuts = ask_chunks(student, elements, n)
         for rank, got in enumerate(run.results):
             lo, hi = cuts[rank]
             if np.array_equal(got, sum(inputs)[lo:hi]):
                 continue
-            raise Feedback(misplaced(n, elements, rank, got, inputs, cuts))
+            raise Feedback(describe_wrong_chunk(n, elements, rank, got, inputs, cuts))
 
 
-def misplaced(n, elements, rank, got, inputs, cuts):
+def describe_wrong_chunk(n, elements, rank, got, inputs, cuts):
     """Return what `got` is instead of chunk `rank` of the sum."""
     called = f"ring_reduce_scatter of {elements} elements over {n} ranks: rank {rank} returned"
     for chunk, (lo, hi) in sorted(enumerate(cuts), key=lambda item: item[0] != rank):
-        ranks = whose(got, [x[lo:hi] for x in inputs])
+        ranks = find_contributors(got, [x[lo:hi] for x in inputs])
         if ranks is None or lo == hi:
             continue
         if chunk != rank:
@@ -231,10 +231,10 @@ def misplaced(n, elements, rank, got, inputs, cuts):
 def one_chunk_a_step_to_the_right_neighbour(student, rng):
     """every rank sends n-1 messages of one chunk each, all to its right neighbour"""
     for n, elements in ((4, 8), (3, 12)):
-        run = student.ranks("ring_reduce_scatter", n, arrays(rng, n, elements), MESSAGES)
-        one_way(run, n, "ring_reduce_scatter")
-        counted(run, n, n - 1, "ring_reduce_scatter")
-        sized(run, n, [(n - 1) * elements // n * 8] * n, "ring_reduce_scatter")
+        run = student.ranks("ring_reduce_scatter", n, draw_arrays(rng, n, elements), MESSAGES)
+        require_one_way(run, n, "ring_reduce_scatter")
+        require_messages(run, n, n - 1, "ring_reduce_scatter")
+        require_bytes(run, n, [(n - 1) * elements // n * 8] * n, "ring_reduce_scatter")
 
 
 @check("ring_reduce_scatter", requires="each_rank_ends_with_its_own_chunk_complete")
@@ -246,7 +246,7 @@ def the_callers_array_is_left_alone(student, rng):
         ring_reduce_scatter(comm, x)
         return bool((x == before).all())
 
-    run = student.ranks(keep, 4, arrays(rng, 4, 8), MESSAGES)
+    run = student.ranks(keep, 4, draw_arrays(rng, 4, 8), MESSAGES)
     if not all(run.results):
         raise Feedback(
             "ring_reduce_scatter changed the array x that it was given. "
@@ -276,23 +276,23 @@ def any_operation_and_one_rank(student, rng):
             )
     run = student.ranks("ring_reduce_scatter", 1, [inputs[0]], MESSAGES)
     close(run.results[0], inputs[0], called="ring_reduce_scatter on 1 rank")
-    counted(run, 1, 0, "ring_reduce_scatter")
+    require_messages(run, 1, 0, "ring_reduce_scatter")
 
 
 @check("ring_reduce_scatter", weight=2, hidden=True)
 def every_message_is_the_right_partial_sum(student, rng):
     """in step s rank r sends chunk r-1-s, summed over the ranks that it has passed"""
     n, elements = 4, 14
-    inputs = arrays(rng, n, elements)
+    inputs = draw_arrays(rng, n, elements)
     run = student.ranks("ring_reduce_scatter", n, inputs, MESSAGES)
-    cuts = own_chunks(student, elements, n)
+    cuts = ask_chunks(student, elements, n)
     for rank in range(n):
-        sent = [m for m in run.messages if m.src == rank]
-        counted(run, n, n - 1, "ring_reduce_scatter")
-        for step, m in enumerate(sent):
+        messages = [m for m in run.messages if m.src == rank]
+        require_messages(run, n, n - 1, "ring_reduce_scatter")
+        for step, m in enumerate(messages):
             lo, hi = cuts[(rank - 1 - step) % n]
-            passed = sum(inputs[(rank - back) % n][lo:hi] for back in range(step + 1))
-            if not np.array_equal(m.array, passed):
+            partial_sum = sum(inputs[(rank - back) % n][lo:hi] for back in range(step + 1))
+            if not np.array_equal(m.array, partial_sum):
                 raise Feedback(
                     f"rank {rank}, step {step}: the message is not the partial sum due there.",
                     hint="Look at the contents of your messages in the player.",
@@ -305,15 +305,15 @@ def the_dtype_stays_what_it_was(student, rng):
     for dtype in (np.int64, np.float32):
         inputs = [rng.integers(0, 99, size=8).astype(dtype) for _ in range(4)]
         run = student.ranks("ring_reduce_scatter", 4, inputs, MESSAGES)
-        sent = {str(m.array.dtype) for m in run.messages}
-        kept = {str(np.asarray(got).dtype) for got in run.results}
-        if sent != {str(np.dtype(dtype))} or kept != sent:
+        sent_dtypes = {str(m.array.dtype) for m in run.messages}
+        returned_dtypes = {str(np.asarray(got).dtype) for got in run.results}
+        if sent_dtypes != {str(np.dtype(dtype))} or returned_dtypes != sent_dtypes:
             raise Feedback(
-                f"ring_reduce_scatter of {np.dtype(dtype)}: sent {sent}, returned {kept}.",
+                f"ring_reduce_scatter of {np.dtype(dtype)}: sent {sent_dtypes}, returned {returned_dtypes}.",
                 hint="In which line does your working copy get its dtype?",
             )
-        joined = np.concatenate([np.reshape(got, -1) for got in run.results])
-        if joined.shape != inputs[0].shape or not np.allclose(joined, sum(inputs)):
+        result = np.concatenate([np.reshape(got, -1) for got in run.results])
+        if result.shape != inputs[0].shape or not np.allclose(result, sum(inputs)):
             raise Feedback(
                 f"ring_reduce_scatter of {np.dtype(dtype)} is no sum.",
                 hint="Read the digits of `tiny` first.",
@@ -341,7 +341,7 @@ def bytes_of_both_halves(student, rng):
             raise Feedback(f"ring_bytes({n}, {n_bytes}) gave {got:.10g}. {hint}")
 
 
-def chunks_for(rng, n, sizes):
+def draw_chunks(rng, n, sizes):
     return [rng.normal(size=sizes[rank % len(sizes)]) + 10 * rank for rank in range(n)]
 
 
@@ -349,25 +349,25 @@ def chunks_for(rng, n, sizes):
 def all_chunks_in_the_order_of_ranks(student, rng):
     """every rank returns all chunks, joined in the order of ranks"""
     for n in (2, 3, 4):
-        inputs = chunks_for(rng, n, (2,))
-        run = on_ranks(student, "ring_all_gather", n, inputs)
+        inputs = draw_chunks(rng, n, (2,))
+        run = run_on_ranks(student, "ring_all_gather", n, inputs)
         for rank, got in enumerate(run.results):
             expected = np.concatenate(inputs)
             if np.shape(got) == expected.shape and np.allclose(got, expected):
                 continue
-            raise Feedback(f"ring_all_gather over {n} ranks: {disorder(rank, got, inputs)}")
+            raise Feedback(f"ring_all_gather over {n} ranks: {describe_order(rank, got, inputs)}")
 
 
-def disorder(rank, got, inputs):
+def describe_order(rank, got, inputs):
     """Return in words what rank `rank` got, a chunk at a time, if it is made of chunks."""
     flat = np.reshape(got, -1)
-    joined = np.concatenate(inputs)
-    if flat.shape == joined.shape and np.allclose(flat, joined):
+    expected = np.concatenate(inputs)
+    if flat.shape == expected.shape and np.allclose(flat, expected):
         return f"rank {rank} returned the right chunks in shape {np.shape(got)}. Join them to one."
     order = []
     for at in range(0, len(flat) - 1, 2):
-        found = [r for r, chunk in enumerate(inputs) if np.allclose(flat[at : at + 2], chunk)]
-        order.append(str(found[0]) if found else "?")
+        matches = [r for r, chunk in enumerate(inputs) if np.allclose(flat[at : at + 2], chunk)]
+        order.append(str(matches[0]) if matches else "?")
     return (
         f"rank {rank} returned the chunks of ranks {', '.join(order)}, in this order. "
         "Whose chunk is it that arrives in step s?"
@@ -378,18 +378,18 @@ def disorder(rank, got, inputs):
 def each_chunk_passes_each_link_once(student, rng):
     """every rank sends n-1 messages of one chunk each, all to its right neighbour"""
     for n in (3, 4):
-        inputs = chunks_for(rng, n, (2,))
+        inputs = draw_chunks(rng, n, (2,))
         run = student.ranks("ring_all_gather", n, inputs, MESSAGES)
-        one_way(run, n, "ring_all_gather")
-        counted(run, n, n - 1, "ring_all_gather")
-        sized(run, n, [(n - 1) * 16] * n, "ring_all_gather")
+        require_one_way(run, n, "ring_all_gather")
+        require_messages(run, n, n - 1, "ring_all_gather")
+        require_bytes(run, n, [(n - 1) * 16] * n, "ring_all_gather")
 
 
 @check("ring_all_gather")
 def chunks_may_differ_in_length(student, rng):
     """chunks of different lengths are joined too, and one rank alone keeps its own"""
     for n, sizes in ((4, (2, 3, 0, 1)), (1, (5,))):
-        inputs = chunks_for(rng, n, sizes)
+        inputs = draw_chunks(rng, n, sizes)
         run = student.ranks("ring_all_gather", n, inputs, MESSAGES)
         for rank, got in enumerate(run.results):
             expected = np.concatenate(inputs)
@@ -413,9 +413,9 @@ def chunks_may_differ_in_length(student, rng):
 def what_arrived_is_passed_on(student, rng):
     """in step s rank r sends chunk r-s"""
     n = 5
-    inputs = chunks_for(rng, n, (3,))
+    inputs = draw_chunks(rng, n, (3,))
     run = student.ranks("ring_all_gather", n, inputs, MESSAGES)
-    counted(run, n, n - 1, "ring_all_gather")
+    require_messages(run, n, n - 1, "ring_all_gather")
     for rank in range(n):
         for step, m in enumerate(m for m in run.messages if m.src == rank):
             due = inputs[(rank - step) % n]
@@ -480,10 +480,10 @@ def other_operations_too(student, rng):
 def two_n_minus_one_over_n_of_the_bytes(student, rng):
     """each rank sends 2(n-1)/n of the array in 2(n-1) messages to its right neighbour"""
     for n in (4, 5, 2):
-        run = student.ranks("ring_all_reduce", n, arrays(rng, n, 4 * n), MESSAGES)
-        sized(run, n, [2 * (n - 1) * 4 * 8] * n, "ring_all_reduce")
-        counted(run, n, 2 * (n - 1), "ring_all_reduce")
-        one_way(run, n, "ring_all_reduce")
+        run = student.ranks("ring_all_reduce", n, draw_arrays(rng, n, 4 * n), MESSAGES)
+        require_bytes(run, n, [2 * (n - 1) * 4 * 8] * n, "ring_all_reduce")
+        require_messages(run, n, 2 * (n - 1), "ring_all_reduce")
+        require_one_way(run, n, "ring_all_reduce")
 
 
 @check("ring_all_reduce")
@@ -537,8 +537,8 @@ def views_are_reduced_and_x_is_kept(student, rng):
             run = student.ranks(on_a_view, n, inputs, MESSAGES)
         except StudentError as error:
             raise Feedback(f"ring_all_reduce of a view: {error.type_name}.", hint=hint) from error
-        for total, kept in run.results:
-            if not kept or np.shape(total) != (5, 4) or not np.allclose(total, sum(inputs).T):
+        for total, unchanged in run.results:
+            if not unchanged or np.shape(total) != (5, 4) or not np.allclose(total, sum(inputs).T):
                 raise Feedback("ring_all_reduce of a transposed view is wrong.", hint=hint)
 
 
@@ -605,7 +605,7 @@ def one_rank_of_each_host_sends_the_rings_bytes(student, rng):
     """in the ring one rank of each host sends to the next host, 2(n-1)/n of the array"""
     for hosts, width in ((2, 2), (4, 3), (2, 1), (int(rng.integers(3, 30)), 8)):
         n, n_bytes = hosts * width, 8 * hosts * width * int(rng.integers(10, 1000))
-        got, _ = pair_of(student, hosts, width, n_bytes)
+        got, _ = ask_crossing_bytes(student, hosts, width, n_bytes)
         right = 2 * (n - 1) * n_bytes / n
         hint = "Which ranks of a host have their right neighbour on another one?"
         if abs(got - right * width) <= 1e-9 * got and width > 1:
@@ -623,7 +623,7 @@ def two_levels_cross_as_a_ring_of_hosts(student, rng):
     """in two levels each host sends 2(hosts-1)/hosts of the array, whatever its width"""
     for hosts, width in ((2, 2), (4, 3), (2, 1), (int(rng.integers(3, 30)), 8)):
         n_bytes = 8 * hosts * width * int(rng.integers(10, 1000))
-        _, got = pair_of(student, hosts, width, n_bytes)
+        _, got = ask_crossing_bytes(student, hosts, width, n_bytes)
         right = 2 * (hosts - 1) * n_bytes / hosts
         hint = "How long is the array at one place, and how many ranks reduce it between hosts?"
         if abs(got * width - right) <= 1e-9 * right and width > 1:
@@ -636,7 +636,7 @@ def two_levels_cross_as_a_ring_of_hosts(student, rng):
             )
 
 
-def pair_of(student, hosts, width, n_bytes):
+def ask_crossing_bytes(student, hosts, width, n_bytes):
     """Return the two numbers of crossing_bytes."""
     got = student.call("crossing_bytes", hosts, width, n_bytes)
     if np.shape(got) != (2,):
@@ -647,19 +647,19 @@ def pair_of(student, hosts, width, n_bytes):
     return float(got[0]), float(got[1])
 
 
-def runs_of(hosts, width):
+def list_hosts(hosts, width):
     """Return the ranks of each host, equal runs of neighbours."""
     return [tuple(range(h * width, (h + 1) * width)) for h in range(hosts)]
 
 
-def over_hosts(student, hosts, inputs, *more):
+def ask_two_levels(student, hosts, inputs, *more):
     """Run the learner's two levels; `hosts` are the ranks of each."""
-    return on_ranks(
+    return run_on_ranks(
         student, "two_level_all_reduce", len(inputs), [(x, hosts, *more) for x in inputs]
     )
 
 
-def crossed(run, hosts):
+def count_crossing_bytes(run, hosts):
     """Return the bytes that each rank sent to another host."""
     home = {rank: index for index, host in enumerate(hosts) for rank in host}
     return {
@@ -672,14 +672,14 @@ def crossed(run, hosts):
 def every_rank_of_every_host_has_the_sum(student, rng):
     """every rank returns the sum over all ranks of all hosts, in x's shape and dtype"""
     for hosts, width, shape in ((2, 2, (8,)), (3, 2, (2, 6)), (2, 3, (12,))):
-        inputs = [x.reshape(shape) for x in arrays(rng, hosts * width, int(np.prod(shape)))]
-        places = runs_of(hosts, width)
-        run = over_hosts(student, places, inputs)
+        inputs = [x.reshape(shape) for x in draw_arrays(rng, hosts * width, int(np.prod(shape)))]
+        places = list_hosts(hosts, width)
+        run = ask_two_levels(student, places, inputs)
         for rank, got in enumerate(run.results):
             where = f"two_level_all_reduce on hosts {places} of {shape}: rank {rank} returned"
             if got is None:
                 raise Feedback(f"{where} None. Is the last line a return?")
-            ranks = whose(np.reshape(got, -1), [x.reshape(-1) for x in inputs])
+            ranks = find_contributors(np.reshape(got, -1), [x.reshape(-1) for x in inputs])
             if ranks is not None and len(ranks) < len(inputs):
                 raise Feedback(
                     f"{where} the sum of ranks {', '.join(map(str, ranks))} alone. "
@@ -698,12 +698,12 @@ def every_rank_of_every_host_has_the_sum(student, rng):
 def no_byte_crosses_twice(student, rng):
     """each host sends 2(hosts-1)/hosts of the array to others"""
     for hosts, width in ((2, 2), (3, 2), (2, 4)):
-        inputs = arrays(rng, hosts * width, 2 * hosts * width)
-        places = runs_of(hosts, width)
-        sent = crossed(over_hosts(student, places, inputs), places)
+        inputs = draw_arrays(rng, hosts * width, 2 * hosts * width)
+        places = list_hosts(hosts, width)
+        sent_bytes = count_crossing_bytes(ask_two_levels(student, places, inputs), places)
         due = 2 * (hosts - 1) * inputs[0].nbytes // hosts
         for host in places:
-            total = sum(sent[rank] for rank in host)
+            total = sum(sent_bytes[rank] for rank in host)
             if total != due:
                 raise Feedback(
                     f"two_level_all_reduce on hosts {places}: host {host} sent {total} bytes to "
@@ -715,13 +715,13 @@ def no_byte_crosses_twice(student, rng):
 def all_ranks_carry_a_share(student, rng):
     """all ranks of a host send equally many bytes across, each to one place of other hosts"""
     for hosts, width in ((2, 2), (2, 4)):
-        inputs = arrays(rng, hosts * width, 2 * hosts * width)
-        places = runs_of(hosts, width)
-        run = over_hosts(student, places, inputs)
-        sent = crossed(run, places)
-        if len(set(sent.values())) != 1:
+        inputs = draw_arrays(rng, hosts * width, 2 * hosts * width)
+        places = list_hosts(hosts, width)
+        run = ask_two_levels(student, places, inputs)
+        sent_bytes = count_crossing_bytes(run, places)
+        if len(set(sent_bytes.values())) != 1:
             raise Feedback(
-                f"two_level_all_reduce on hosts {places}: the ranks sent {list(sent.values())} "
+                f"two_level_all_reduce on hosts {places}: the ranks sent {list(sent_bytes.values())} "
                 "bytes to other hosts. Who is idle meanwhile?"
             )
         for m in run.messages:
@@ -743,13 +743,13 @@ def both_levels_take_op_and_leave_x_alone(student, rng):
     for op, combine in (("max", np.maximum), ("prod", np.multiply)):
         inputs = [rng.uniform(0.5, 2.0, size=(3, 4)) for _ in range(4)]
         run = student.ranks(keep, 4, [(x, [(0, 1), (2, 3)], op) for x in inputs], MESSAGES)
-        for got, kept in run.results:
+        for got, unchanged in run.results:
             if not np.allclose(got, combine.reduce(inputs)):
                 raise Feedback(
                     f'two_level_all_reduce(comm, x, hosts, "{op}") is not the "{op}" over all '
                     "ranks. At which of the two levels is something combined?"
                 )
-            if not kept:
+            if not unchanged:
                 raise Feedback("two_level_all_reduce changed its x, which belongs to the caller.")
 
 
@@ -761,15 +761,15 @@ def hosts_are_where_they_are_said_to_be(student, rng):
         n = sum(map(len, hosts))
         inputs = [rng.integers(1, 99, size=7).astype(np.float32) for _ in range(n)]
         try:
-            run = over_hosts(student, hosts, inputs)
+            run = ask_two_levels(student, hosts, inputs)
         except StudentError as error:
             raise Feedback(f"hosts {hosts}: {error.type_name}.", hint=hint) from error
         for got in run.results:
             if not np.array_equal(got, sum(inputs)) or np.asarray(got).dtype != np.float32:
                 raise Feedback(f"hosts {hosts}: not the sum in float32.", hint=hint)
-        sent = crossed(run, hosts)
+        sent_bytes = count_crossing_bytes(run, hosts)
         due = 2 * (len(hosts) - 1) * inputs[0].nbytes
-        if sum(sent.values()) != due:
+        if sum(sent_bytes.values()) != due:
             raise Feedback(f"hosts {hosts}: other bytes across than {due} in all.", hint=hint)
 
 
@@ -780,13 +780,13 @@ def hosts_are_where_they_are_said_to_be(student, rng):
 def the_result_is_that_of_the_plain_ring(student, rng):
     """every rank returns the reduction over all ranks, however many pieces"""
     for n, elements, pieces in ((4, 24, 3), (3, 10, 2), (2, 3, 4), (1, 4, 2), (2, 8, 1)):
-        inputs = arrays(rng, n, elements)
+        inputs = draw_arrays(rng, n, elements)
         run = student.ranks("pipelined_ring", n, [(x, "sum", pieces) for x in inputs], MESSAGES)
         for rank, got in enumerate(run.results):
             if not np.array_equal(got, sum(inputs)):
                 raise Feedback(
                     f"pipelined_ring over {n} ranks in {pieces} pieces: rank {rank} returned "
-                    f"{first_difference(got, sum(inputs))}. In which steps is a piece combined, and "
+                    f"{describe_difference(got, sum(inputs))}. In which steps is a piece combined, and "
                     "in which kept?"
                 )
 
@@ -802,8 +802,8 @@ def shape_operation_and_input_are_kept(student, rng):
 
     inputs = [rng.normal(size=(3, 4)) for _ in range(3)]
     run = student.ranks(keep, 3, inputs, MESSAGES)
-    for got, kept in run.results:
-        if not kept:
+    for got, unchanged in run.results:
+        if not unchanged:
             raise Feedback("pipelined_ring changed its x. `work` is a copy made for you to change.")
         if np.shape(got) != (3, 4):
             raise Feedback(f"pipelined_ring of shape (3, 4) returned shape {np.shape(got)}.")
@@ -817,11 +817,11 @@ def shape_operation_and_input_are_kept(student, rng):
 def the_same_bytes_in_more_messages(student, rng):
     """2(n-1) messages a piece, all to the right neighbour, and no byte more"""
     for n, pieces in ((4, 3), (3, 2)):
-        inputs = arrays(rng, n, n * pieces * 2)
+        inputs = draw_arrays(rng, n, n * pieces * 2)
         run = student.ranks("pipelined_ring", n, [(x, "sum", pieces) for x in inputs], MESSAGES)
-        one_way(run, n, "pipelined_ring")
-        counted(run, n, 2 * (n - 1) * pieces, f"pipelined_ring in {pieces} pieces")
-        sized(run, n, [2 * (n - 1) * pieces * 2 * 8] * n, "pipelined_ring")
+        require_one_way(run, n, "pipelined_ring")
+        require_messages(run, n, 2 * (n - 1) * pieces, f"pipelined_ring in {pieces} pieces")
+        require_bytes(run, n, [2 * (n - 1) * pieces * 2 * 8] * n, "pipelined_ring")
 
 
 @check("pipelined_ring", hidden=True, requires="the_result_is_that_of_the_plain_ring")
@@ -830,16 +830,16 @@ def pieces_carry_the_array_and_nothing_else(student, rng):
     for n, shape, pieces, dtype in ((3, (11,), 4, np.float32), (4, (3, 5), 3, np.int64)):
         inputs = [rng.integers(0, 99, size=shape).astype(dtype) for _ in range(n)]
         run = student.ranks("pipelined_ring", n, [(x, "sum", pieces) for x in inputs], MESSAGES)
-        whole = 2 * (n - 1) * inputs[0].nbytes
+        due = 2 * (n - 1) * inputs[0].nbytes
         for got in run.results:
             if not np.array_equal(got, sum(inputs)) or np.asarray(got).dtype != dtype:
                 raise Feedback(
                     f"pipelined_ring of {np.dtype(dtype)} {shape}: wrong result or dtype.",
                     hint="Pieces may be empty and differ in length. Which dtype has your copy?",
                 )
-        if sum(run.bytes_sent(rank) for rank in range(n)) != whole:
+        if sum(run.bytes_sent(rank) for rank in range(n)) != due:
             raise Feedback(
-                f"pipelined_ring of {np.dtype(dtype)} {shape}: other bytes than {whole} in all.",
+                f"pipelined_ring of {np.dtype(dtype)} {shape}: other bytes than {due} in all.",
                 hint="In which dtype, and how long, does each piece travel?",
             )
 
@@ -852,13 +852,15 @@ def a_piece_is_passed_on_before_the_next_is_awaited(student, rng):
     total, own = 2 * (n - 1) * pieces, rng.normal(size=(n, n * pieces, 2))
     inputs = [(x.reshape(-1), "sum", pieces) for x in own]
     run = student.ranks("pipelined_ring", n, inputs, MESSAGES, steps=True)
-    sent = [[m.array for m in run.messages if m.src == rank] for rank in range(n)]
+    sent_pieces = [[m.array for m in run.messages if m.src == rank] for rank in range(n)]
     for rank in range(n):
-        in_time(f"pipelined_ring over {n} ranks in {pieces} pieces", run, rank, total, pieces)
-        passed_on(sent[rank], own[rank], sent[rank - 1], pieces, rank)
+        require_no_delay(
+            f"pipelined_ring over {n} ranks in {pieces} pieces", run, rank, total, pieces
+        )
+        require_relay(sent_pieces[rank], own[rank], sent_pieces[rank - 1], pieces, rank)
 
 
-def in_time(called, run, rank, total, pieces):
+def require_no_delay(called, run, rank, total, pieces):
     """Raise Feedback unless `rank` has sent all that it can before it waits for another piece."""
     n_sent = n_awaited = 0
     for step in run.steps:
@@ -877,16 +879,16 @@ def in_time(called, run, rank, total, pieces):
         raise Feedback(f"{called}: rank {rank} received {n_awaited} pieces, expected {total}.")
 
 
-def passed_on(sent, own, arrivals, pieces, rank):
+def require_relay(sent_pieces, own, arrivals, pieces, rank):
     """Raise Feedback unless each piece sent is one of the rank's own, or made of the one that came.
 
     The first `pieces` are its own; after them the k-th is what came `pieces` before it, with one of
     its own added in the first half of the way.
     """
-    for k, piece in enumerate(sent):
-        came = arrivals[k - pieces] if k >= pieces else np.zeros(2)
-        known = own if k < pieces else np.vstack([np.zeros((1, 2)), own])
-        if np.shape(piece) != (2,) or not np.isclose(piece - came, known).all(axis=1).any():
+    for k, piece in enumerate(sent_pieces):
+        arrival = arrivals[k - pieces] if k >= pieces else np.zeros(2)
+        candidates = own if k < pieces else np.vstack([np.zeros((1, 2)), own])
+        if np.shape(piece) != (2,) or not np.isclose(piece - arrival, candidates).all(axis=1).any():
             raise Feedback(
                 f"pipelined_ring: piece {k + 1} that rank {rank} sends is not made of what it had. "
                 "Which piece has just come, and what is added to it?"

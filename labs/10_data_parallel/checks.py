@@ -19,7 +19,7 @@ SHAPES = ((3, 4), (4,), (2, 3), (2,))
 ODD = ((5,), (), (0, 3), (2, 1, 3), (7, 4))  # a scale, an empty table, a convolution, ...
 
 
-def gradients(rng, n):
+def draw_gradients(rng, n):
     """Return one list of float32 gradients a rank."""
     return [[rng.normal(size=s).astype(np.float32) for s in SHAPES] for _ in range(n)]
 
@@ -50,7 +50,7 @@ def compare_with_mean(called, rank, got, grads):
         raise Feedback(f"{called}: on {n} ranks, gradient {i} of rank {rank} is {what}.")
 
 
-def untouched(called, weights):
+def require_untouched(called, weights):
     """Raise Feedback unless the weights of every rank are what the check made them."""
     for rank, values in enumerate(weights):
         for w in values:
@@ -61,18 +61,20 @@ def untouched(called, weights):
                 )
 
 
-def collectives(run):
+def list_collectives(run):
     """Return the number of elements of each collective, in order, as the headers tell."""
-    found = {}
+    elements = {}
     for m in run.messages:
         fields = m.header.split(b"\0")[0].split(b"|")
         if len(fields) > 4:
             size = [int(part) for part in fields[4].strip(b"()").split(b",") if part.strip()]
-            found[fields[0]] = int(np.prod(size))
-    return [found[key] for key in sorted(found, key=lambda order: int(order.rpartition(b".")[2]))]
+            elements[fields[0]] = int(np.prod(size))
+    return [
+        elements[key] for key in sorted(elements, key=lambda order: int(order.rpartition(b".")[2]))
+    ]
 
 
-def given(comm, grads, name):
+def run_with_gradients(comm, grads, name):
     """Give parameters these gradients, call the learner's function, and return what is there."""
     import torch
 
@@ -83,8 +85,8 @@ def given(comm, grads, name):
     return [p.grad.numpy() for p in params], [p.detach().numpy() for p in params]
 
 
-def given_odd(comm, grads, name):
-    """As `given`, in double precision; gradients with several axes are transposed views."""
+def run_with_odd_gradients(comm, grads, name):
+    """As `run_with_gradients`, in double precision; gradients with several axes are transposed views."""
     import torch
 
     params = []
@@ -97,7 +99,7 @@ def given_odd(comm, grads, name):
     return [p.grad.numpy() for p in params], [p.detach().numpy() for p in params]
 
 
-def odd_gradients(rng, n):
+def draw_odd_gradients(rng, n):
     """Return one list of float64 gradients a rank, of shapes that some model has somewhere."""
     return [[np.asarray(rng.normal(size=s)) for s in ODD] for _ in range(n)]
 
@@ -106,21 +108,21 @@ VIEWS = "Some tensors have no axis, no element, or are transposed views. Which l
 DIGITS = "Which dtype has each tensor that you make on the way?"
 
 
-def odd_averages(student, rng, called, function, *rest, ranks=(3, 1)):
-    """Raise Feedback unless `function` averages `odd_gradients` to the last digits."""
+def compare_odd_averages(student, rng, called, function, *rest, ranks=(3, 1)):
+    """Raise Feedback unless `function` averages `draw_odd_gradients` to the last digits."""
     for n in ranks:
-        grads = odd_gradients(rng, n)
+        grads = draw_odd_gradients(rng, n)
         try:
             run = student.ranks(function, n, [(g, *rest) for g in grads])
         except StudentError as error:
             raise Feedback(f"{called}: {error.type_name} on shapes {ODD}.", hint=VIEWS) from error
         for rank, (got, weights) in enumerate(run.results):
             for i, (g, expected) in enumerate(zip(got, mean(grads), strict=True)):
-                told = f"{called} on {n} ranks: gradient {i} of rank {rank}, shape {ODD[i]}"
+                place = f"{called} on {n} ranks: gradient {i} of rank {rank}, shape {ODD[i]}"
                 if np.shape(g) != ODD[i] or not np.allclose(g, expected, rtol=1e-4, atol=1e-6):
-                    raise Feedback(f"{told}, is not the average.", hint=VIEWS)
+                    raise Feedback(f"{place}, is not the average.", hint=VIEWS)
                 if not np.allclose(g, expected, rtol=1e-12, atol=1e-14):
-                    raise Feedback(f"{told}, has lost half of its digits.", hint=DIGITS)
+                    raise Feedback(f"{place}, has lost half of its digits.", hint=DIGITS)
             if not all(np.all(np.asarray(w) == 7.0 + rank) for w in weights):
                 raise Feedback(f"{called} changed weights.", hint="Only gradients are averaged.")
 
@@ -132,8 +134,8 @@ def odd_averages(student, rng, called, function, *rest, ranks=(3, 1)):
 def gradients_become_the_average(student, rng):
     """every gradient is the average over the ranks"""
     for n in (3, 2):
-        grads = gradients(rng, n)
-        run = student.ranks(given, n, [(g, "average_gradients") for g in grads])
+        grads = draw_gradients(rng, n)
+        run = student.ranks(run_with_gradients, n, [(g, "average_gradients") for g in grads])
         for rank, (got, _) in enumerate(run.results):
             compare_with_mean("average_gradients", rank, got, grads)
 
@@ -141,17 +143,21 @@ def gradients_become_the_average(student, rng):
 @check("average_gradients", requires="gradients_become_the_average")
 def weights_are_left_alone(student, rng):
     """the parameters themselves keep their values"""
-    run = student.ranks(given, 2, [(g, "average_gradients") for g in gradients(rng, 2)])
-    untouched("average_gradients", [weights for _, weights in run.results])
+    run = student.ranks(
+        run_with_gradients, 2, [(g, "average_gradients") for g in draw_gradients(rng, 2)]
+    )
+    require_untouched("average_gradients", [weights for _, weights in run.results])
 
 
 @check("average_gradients")
 def one_all_reduce_a_parameter(student, rng):
     """each parameter's gradient travels by itself"""
-    run = student.ranks(given, 2, [(g, "average_gradients") for g in gradients(rng, 2)])
-    if sorted(collectives(run)) != sorted(int(np.prod(s)) for s in SHAPES):
+    run = student.ranks(
+        run_with_gradients, 2, [(g, "average_gradients") for g in draw_gradients(rng, 2)]
+    )
+    if sorted(list_collectives(run)) != sorted(int(np.prod(s)) for s in SHAPES):
         raise Feedback(
-            f"average_gradients: {len(SHAPES)} parameters, all-reduces of {collectives(run)} "
+            f"average_gradients: {len(SHAPES)} parameters, all-reduces of {list_collectives(run)} "
             "elements. How many should there be, and of what?"
         )
 
@@ -159,63 +165,65 @@ def one_all_reduce_a_parameter(student, rng):
 @check("average_gradients", weight=2, hidden=True, requires="gradients_become_the_average")
 def any_shape_in_double_precision_is_averaged(student, rng):
     """gradients of any shape and dtype, on any number of ranks, become their average"""
-    odd_averages(student, rng, "average_gradients", given_odd, "average_gradients")
+    compare_odd_averages(
+        student, rng, "average_gradients", run_with_odd_gradients, "average_gradients"
+    )
 
 
 # ---- 2. attach_hooks, flat_all_reduce
 
 
-def backward_twice(comm, grads):
+def run_backward_twice(comm, grads):
     """Attach hooks, run two backward passes with these gradients, return what each left."""
     import torch
 
     params = [torch.nn.Parameter(torch.full(g.shape, 7.0 + comm.rank)) for g in grads]
     attach_hooks(comm, params)
-    left = []
+    grads_after = []
     for factor in (1.0, 2.0):
         for param in params:
             param.grad = None
         loss = sum((p * torch.from_numpy(g * factor)).sum() for p, g in zip(params, grads))
         loss.backward()
-        left.append([p.grad.numpy().copy() for p in params])
-    return left, [p.detach().numpy() for p in params]
+        grads_after.append([p.grad.numpy().copy() for p in params])
+    return grads_after, [p.detach().numpy() for p in params]
 
 
 @check("attach_hooks", weight=3)
 def gradients_are_averaged_when_backward_returns(student, rng):
     """after backward every gradient is the average over the ranks"""
     for n in (3, 2):
-        grads = gradients(rng, n)
-        run = student.ranks(backward_twice, n, grads_only(grads))
-        for rank, (left, _) in enumerate(run.results):
-            compare_with_mean("attach_hooks, then backward", rank, left[0], grads)
+        grads = draw_gradients(rng, n)
+        run = student.ranks(run_backward_twice, n, wrap_gradients(grads))
+        for rank, (grads_after, _) in enumerate(run.results):
+            compare_with_mean("attach_hooks, then backward", rank, grads_after[0], grads)
 
 
-def grads_only(grads):
+def wrap_gradients(grads):
     return [(g,) for g in grads]
 
 
 @check("attach_hooks", requires="gradients_are_averaged_when_backward_returns")
 def the_hook_leaves_weights_alone(student, rng):
     """the parameters themselves keep their values"""
-    run = student.ranks(backward_twice, 2, grads_only(gradients(rng, 2)))
-    untouched("attach_hooks, then backward,", [weights for _, weights in run.results])
+    run = student.ranks(run_backward_twice, 2, wrap_gradients(draw_gradients(rng, 2)))
+    require_untouched("attach_hooks, then backward,", [weights for _, weights in run.results])
 
 
 @check("attach_hooks")
 def every_backward_is_averaged(student, rng):
     """the hooks work in the second backward as in the first"""
-    grads = gradients(rng, 2)
-    run = student.ranks(backward_twice, 2, grads_only(grads))
+    grads = draw_gradients(rng, 2)
+    run = student.ranks(run_backward_twice, 2, wrap_gradients(grads))
     doubled = [[2 * g for g in rank] for rank in grads]
-    for rank, (left, _) in enumerate(run.results):
+    for rank, (grads_after, _) in enumerate(run.results):
         try:
-            compare_with_mean("attach_hooks, second backward", rank, left[1], doubled)
-        except Feedback as told:
-            raise Feedback(f"{told} The first backward is not the last.") from told
+            compare_with_mean("attach_hooks, second backward", rank, grads_after[1], doubled)
+        except Feedback as feedback:
+            raise Feedback(f"{feedback} The first backward is not the last.") from feedback
 
 
-def some_take_part(comm, grads, order):
+def run_with_some(comm, grads, order):
     """Attach hooks to all parameters, use those in `order`; return the gradients, some None."""
     import torch
 
@@ -233,10 +241,10 @@ def each_gradient_goes_by_itself(student, rng):
     """whichever parameters take part, and in whichever order, theirs are averaged"""
     hint = "Does one gradient's hook count on another gradient being there?"
     for order in ([3, 1, 0], [0, 2]):
-        grads = gradients(rng, 2)
+        grads = draw_gradients(rng, 2)
         called = f"attach_hooks, then a backward that reaches parameters {order}"
         try:
-            run = student.ranks(some_take_part, 2, [(g, order) for g in grads])
+            run = student.ranks(run_with_some, 2, [(g, order) for g in grads])
         except StudentError as error:
             raise Feedback(f"{called}: {error.type_name}.", hint=hint) from error
         for rank, got in enumerate(run.results):
@@ -251,8 +259,8 @@ def each_gradient_goes_by_itself(student, rng):
 def each_average_reaches_its_own_gradient(student, rng):
     """every gradient is the average over the ranks, in its own shape and place"""
     for n in (3, 2):
-        grads = gradients(rng, n)
-        run = student.ranks(given, n, [(g, "flat_all_reduce") for g in grads])
+        grads = draw_gradients(rng, n)
+        run = student.ranks(run_with_gradients, n, [(g, "flat_all_reduce") for g in grads])
         for rank, (got, _) in enumerate(run.results):
             compare_with_mean("flat_all_reduce", rank, got, grads)
 
@@ -260,18 +268,22 @@ def each_average_reaches_its_own_gradient(student, rng):
 @check("flat_all_reduce", requires="each_average_reaches_its_own_gradient")
 def the_optimizers_weights_are_left_alone(student, rng):
     """the parameters themselves keep their values"""
-    run = student.ranks(given, 2, [(g, "flat_all_reduce") for g in gradients(rng, 2)])
-    untouched("flat_all_reduce", [weights for _, weights in run.results])
+    run = student.ranks(
+        run_with_gradients, 2, [(g, "flat_all_reduce") for g in draw_gradients(rng, 2)]
+    )
+    require_untouched("flat_all_reduce", [weights for _, weights in run.results])
 
 
 @check("flat_all_reduce", weight=2)
 def all_gradients_in_one_message(student, rng):
     """one all-reduce of all elements together"""
-    run = student.ranks(given, 2, [(g, "flat_all_reduce") for g in gradients(rng, 2)])
+    run = student.ranks(
+        run_with_gradients, 2, [(g, "flat_all_reduce") for g in draw_gradients(rng, 2)]
+    )
     total = sum(int(np.prod(s)) for s in SHAPES)
-    if collectives(run) != [total]:
+    if list_collectives(run) != [total]:
         raise Feedback(
-            f"flat_all_reduce: {total} elements in all, but all-reduces of {collectives(run)} "
+            f"flat_all_reduce: {total} elements in all, but all-reduces of {list_collectives(run)} "
             "elements. How many latencies does that pay?"
         )
 
@@ -279,13 +291,13 @@ def all_gradients_in_one_message(student, rng):
 @check("flat_all_reduce", weight=2, hidden=True, requires="each_average_reaches_its_own_gradient")
 def views_and_double_precision_fit_in_one_message(student, rng):
     """gradients of any shape and dtype, on any number of ranks, become their average"""
-    odd_averages(student, rng, "flat_all_reduce", given_odd, "flat_all_reduce")
+    compare_odd_averages(student, rng, "flat_all_reduce", run_with_odd_gradients, "flat_all_reduce")
 
 
 # ---- 3. assign_buckets
 
 
-def cases(rng):
+def draw_cases(rng):
     yield [100, 10, 100, 10, 100, 10], 120
     yield [4, 4, 4, 4, 4], 8
     yield [10, 1000, 10], 100
@@ -300,7 +312,7 @@ def cases(rng):
 @check("assign_buckets")
 def every_gradient_is_in_one_bucket(student, rng):
     """no index is missing, none is in two buckets, no bucket is empty"""
-    for sizes, cap in cases(rng):
+    for sizes, cap in draw_cases(rng):
         got = student.call("assign_buckets", sizes, cap)
         called = f"assign_buckets({sizes}, {cap}) gave {got}"
         flat = [i for bucket in got for i in bucket]
@@ -317,7 +329,7 @@ def every_gradient_is_in_one_bucket(student, rng):
 @check("assign_buckets", requires="every_gradient_is_in_one_bucket")
 def the_last_parameter_comes_first(student, rng):
     """parameters are taken in reverse, as backward finishes them"""
-    for sizes, cap in cases(rng):
+    for sizes, cap in draw_cases(rng):
         got = student.call("assign_buckets", sizes, cap)
         flat = [i for bucket in got for i in bucket]
         if flat != sorted(flat, reverse=True):
@@ -330,18 +342,20 @@ def the_last_parameter_comes_first(student, rng):
 @check("assign_buckets", weight=2, requires="every_gradient_is_in_one_bucket")
 def a_bucket_is_closed_once_it_is_full(student, rng):
     """each bucket but the last holds cap_bytes or more, and would not without its last gradient"""
-    for sizes, cap in cases(rng):
+    for sizes, cap in draw_cases(rng):
         got = student.call("assign_buckets", sizes, cap)
         called = f"assign_buckets({sizes}, {cap}) gave {got}"
         for bucket in got:
-            held = sum(sizes[i] for i in bucket)
-            if held < cap and bucket is not got[-1]:
-                raise Feedback(f"{called}: {bucket} holds {held} bytes: closed before it was full.")
-            if len(bucket) > 1 and held - sizes[bucket[-1]] >= cap:
+            n_bytes = sum(sizes[i] for i in bucket)
+            if n_bytes < cap and bucket is not got[-1]:
+                raise Feedback(
+                    f"{called}: {bucket} holds {n_bytes} bytes: closed before it was full."
+                )
+            if len(bucket) > 1 and n_bytes - sizes[bucket[-1]] >= cap:
                 raise Feedback(f"{called}: {bucket} was full before its last gradient came.")
 
 
-def by_the_rule(sizes, cap):
+def assign_by_rule(sizes, cap):
     """Return the buckets of `assign_buckets`, from the words of its docstring."""
     buckets = [[]]
     for index in reversed(range(len(sizes))):
@@ -360,7 +374,7 @@ def a_gradient_of_no_bytes_fills_nothing(student, rng):
             sizes[empty] = 0
         cap = int(rng.integers(8, 20))
         got = [list(bucket) for bucket in student.call("assign_buckets", sizes, cap)]
-        if got != by_the_rule(sizes, cap):
+        if got != assign_by_rule(sizes, cap):
             raise Feedback(
                 f"assign_buckets({sizes}, {cap}): wrong where a gradient has no bytes.",
                 hint="By what does your code know that a bucket is new? A gradient may be empty.",
@@ -378,7 +392,7 @@ def thousands_of_parameters_are_dealt_out(student, rng):
         if error.type_name != "RecursionError":
             raise
         raise Feedback(f"5,000 parameters: {error.type_name}.", hint=hint) from error
-    if [list(bucket) for bucket in got] != by_the_rule(sizes, 40):
+    if [list(bucket) for bucket in got] != assign_by_rule(sizes, 40):
         raise Feedback("5,000 parameters: other buckets than by the rule.", hint="Try 50 first.")
 
 
@@ -391,11 +405,11 @@ def full_buckets_go_in_their_order(student, rng):
     fixed = [
         ([1, 0, 0, 0], 0), ([0, 0, 0, 0], 0), ([0, 0, 2, 0], 1), ([0, 0], 2), ([0, 3], 1), ([], 0),
     ]  # fmt: skip
-    drawn = [
+    random_cases = [
         ([int(w) for w in rng.integers(0, 2, size=8) * rng.integers(0, 2, size=8)], int(at))
         for at in rng.integers(0, 9, size=6)
     ]
-    for waiting, at in fixed + drawn:
+    for waiting, at in fixed + random_cases:
         due = []
         for b in range(at, len(waiting)):
             if waiting[b]:
@@ -416,7 +430,7 @@ def full_buckets_go_in_their_order(student, rng):
         raise Feedback(f"launchable({waiting}, {at}) gave {got}. {hint}")
 
 
-def looked_at_twice(waiting, next_bucket):
+def ask_launchable_twice(waiting, next_bucket):
     """Return what launchable says, the books after it, and what it says then."""
     books = list(waiting)
     first = [int(b) for b in launchable(books, next_bucket)]
@@ -431,12 +445,14 @@ def the_books_are_only_read(student, rng):
         waiting = [0] * (at + full) + [1, 0, 2]
         hint = "How deep do your calls go, when each bucket is one of them?"
         try:
-            first, books, again = student.probe(looked_at_twice, waiting=waiting, next_bucket=at)
+            first, books, second = student.probe(
+                ask_launchable_twice, waiting=waiting, next_bucket=at
+            )
         except StudentError as error:
             if error.type_name != "RecursionError":
                 raise
             raise Feedback(f"launchable, {n} buckets: {error.type_name}.", hint=hint) from error
-        if books != waiting or again != first:
+        if books != waiting or second != first:
             raise Feedback(
                 "launchable changed waiting: asked again, it says something else.",
                 hint="Who counts down, and who begins afresh? This one only looks.",
@@ -445,24 +461,24 @@ def the_books_are_only_read(student, rng):
             raise Feedback(f"launchable, {n} buckets: not those that are due.", hint="Try nine.")
 
 
-def overlapped_backward(comm, grads, cap_bytes):
+def run_overlapped(comm, grads, cap_bytes):
     """Two iterations with real backward passes; return what each left, and the weights."""
     import torch
 
     params = [torch.nn.Parameter(torch.full(g.shape, 7.0 + comm.rank)) for g in grads]
     reducer = Overlapped(comm, params, cap_bytes)
-    left = []
+    grads_after = []
     for factor in (1.0, 2.0):
         for param in params:
             param.grad = None
         loss = sum((p * torch.from_numpy(g * factor)).sum() for p, g in zip(params, grads))
         loss.backward()
         reducer.finish()
-        left.append([p.grad.numpy().copy() for p in params])
-    return left, [p.detach().numpy() for p in params]
+        grads_after.append([p.grad.numpy().copy() for p in params])
+    return grads_after, [p.detach().numpy() for p in params]
 
 
-def gradients_in_order(comm, grads, order, cap_bytes):
+def reduce_in_order(comm, grads, order, cap_bytes):
     """Hand the reducer finished gradients in a given order; return the averages."""
     import torch
 
@@ -479,24 +495,26 @@ def gradients_in_order(comm, grads, order, cap_bytes):
 def every_gradient_becomes_the_average(student, rng):
     """after finish every gradient is the average over the ranks, and weights are untouched"""
     for n, cap in ((3, 30), (2, 10_000), (2, 0)):
-        grads = gradients(rng, n)
-        run = student.ranks(overlapped_backward, n, [(g, cap) for g in grads])
-        for rank, (left, _) in enumerate(run.results):
-            compare_with_mean(f"Overlapped, cap {cap}, after finish", rank, left[0], grads)
-        untouched("Overlapped", [weights for _, weights in run.results])
+        grads = draw_gradients(rng, n)
+        run = student.ranks(run_overlapped, n, [(g, cap) for g in grads])
+        for rank, (grads_after, _) in enumerate(run.results):
+            compare_with_mean(f"Overlapped, cap {cap}, after finish", rank, grads_after[0], grads)
+        require_untouched("Overlapped", [weights for _, weights in run.results])
 
 
 @check("Overlapped")
 def the_second_iteration_is_like_the_first(student, rng):
     """finish starts afresh, so that the next backward is averaged too"""
-    grads = gradients(rng, 2)
-    run = student.ranks(overlapped_backward, 2, [(g, 30) for g in grads])
+    grads = draw_gradients(rng, 2)
+    run = student.ranks(run_overlapped, 2, [(g, 30) for g in grads])
     doubled = [[2 * g for g in rank] for rank in grads]
-    for rank, (left, _) in enumerate(run.results):
+    for rank, (grads_after, _) in enumerate(run.results):
         try:
-            compare_with_mean("Overlapped, second iteration", rank, left[1], doubled)
-        except Feedback as told:
-            raise Feedback(f"{told} What of the first iteration is still in the books?") from told
+            compare_with_mean("Overlapped, second iteration", rank, grads_after[1], doubled)
+        except Feedback as feedback:
+            raise Feedback(
+                f"{feedback} What of the first iteration is still in the books?"
+            ) from feedback
 
 
 @check("Overlapped", weight=3)
@@ -505,7 +523,7 @@ def ranks_may_finish_in_different_orders(student, rng):
     grads = [[rng.normal(size=4).astype(np.float32) for _ in range(4)] for _ in range(2)]
     orders = ([3, 2, 1, 0], [0, 1, 2, 3])
     run = student.ranks(
-        gradients_in_order, 2, [(g, order, 16) for g, order in zip(grads, orders, strict=True)]
+        reduce_in_order, 2, [(g, order, 16) for g, order in zip(grads, orders, strict=True)]
     )
     for rank, got in enumerate(run.results):
         for i, expected in enumerate(mean(grads)):
@@ -522,8 +540,8 @@ def ranks_may_finish_in_different_orders(student, rng):
                 )
 
 
-def odd_backward(comm, grads, cap_bytes):
-    """Hand the reducer `odd_gradients`; return the averages and the weights."""
+def run_odd_backward(comm, grads, cap_bytes):
+    """Hand the reducer gradients of `draw_odd_gradients`; return the averages and the weights."""
     import torch
 
     params = []
@@ -544,10 +562,12 @@ def odd_backward(comm, grads, cap_bytes):
 def any_shape_in_double_precision_is_bucketed(student, rng):
     """gradients of any shape and dtype, in any buckets, become their average"""
     for cap, n in ((60, 3), (10_000, 1)):
-        odd_averages(student, rng, f"Overlapped, cap {cap}", odd_backward, cap, ranks=(n,))
+        compare_odd_averages(
+            student, rng, f"Overlapped, cap {cap}", run_odd_backward, cap, ranks=(n,)
+        )
 
 
-def under_the_microscope(comm, grads, marks, cap_bytes, order):
+def record_steps(comm, grads, marks, cap_bytes, order):
     """Rank 0 reduces alone, and tells rank 1 in messages what it does when; rank 1 listens.
 
     A launch sends what is reduced; `marks` are sent for waiting, and when a gradient is done with.
@@ -555,14 +575,14 @@ def under_the_microscope(comm, grads, marks, cap_bytes, order):
     import numpy
     import torch
 
-    done, waited, end = marks[:-2], marks[-2], marks[-1]
+    ready_marks, wait_mark, end_mark = marks[:-2], marks[-2], marks[-1]
 
     class Carried:
         def __init__(self, x):
             self.x = x
 
         def wait(self, timeout_s=None):
-            comm.send(waited, 1)
+            comm.send(wait_mark, 1)
             return self.x
 
         def test(self):
@@ -582,56 +602,56 @@ def under_the_microscope(comm, grads, marks, cap_bytes, order):
         for index in order:
             params[index].grad = torch.from_numpy(grads[index].copy())
             reducer.on_gradient(index)
-            comm.send(done[index], 1)
+            comm.send(ready_marks[index], 1)
         reducer.finish()
-        comm.send(end, 1)
+        comm.send(end_mark, 1)
         return
-    while not numpy.array_equal(comm.recv(0), end):
+    while not numpy.array_equal(comm.recv(0), end_mark):
         pass
 
 
-def heard(run, known):
-    """Return by name what rank 0 sent, in order; `known` has the array of each name."""
-    found = []
+def name_messages(run, known_arrays):
+    """Return by name what rank 0 sent, in order; `known_arrays` has the array of each name."""
+    log = []
     for m in run.messages:
         name = [
             name
-            for name, array in known.items()
+            for name, array in known_arrays.items()
             if np.shape(m.array) == array.shape and np.array_equal(m.array, array)
         ]
-        found += name or ["something else"]
-    return found
+        log += name or ["something else"]
+    return log
 
 
-def log_of(student, rng, order):
+def ask_log(student, rng, order):
     """Return what rank 0 did when gradients came in `order`, a bucket each."""
     n = len(order)
     grads = list(rng.normal(size=(n, 4)).astype(np.float32))
     marks = list(rng.normal(size=(n + 2, 3)).astype(np.float32))
     inputs = (grads, marks, 16, order)
-    run = student.ranks(under_the_microscope, 2, [inputs, inputs])
-    known = {f"gradient {i}": mark for i, mark in enumerate(marks[:n])}
-    known |= {"waited": marks[n], "end": marks[n + 1]}
-    known |= {f"launched {i}": grad for i, grad in enumerate(grads)}
-    return heard(run, known)
+    run = student.ranks(record_steps, 2, [inputs, inputs])
+    known_arrays = {f"gradient {i}": mark for i, mark in enumerate(marks[:n])}
+    known_arrays |= {"waited": marks[n], "end": marks[n + 1]}
+    known_arrays |= {f"launched {i}": grad for i, grad in enumerate(grads)}
+    return name_messages(run, known_arrays)
 
 
 @check("Overlapped", weight=2, requires="every_gradient_becomes_the_average")
 def backward_goes_on_while_buckets_travel(student, rng):
     """a bucket is launched as soon as it may go, and nothing is waited for before finish"""
     n = int(rng.integers(3, 6))
-    log = log_of(student, rng, list(reversed(range(n))))
+    log = ask_log(student, rng, list(reversed(range(n))))
     backward = log[: log.index("gradient 0")] if "gradient 0" in log else log
     if "waited" in backward:
         raise Feedback(
             "Overlapped: on_gradient waited for an all-reduce. Backward stands still meanwhile, and "
             "nothing is hidden. Which argument of all_reduce returns at once?"
         )
-    again = [step for step in log if step.startswith("launched") and log.count(step) > 1]
-    if again:
+    repeated = [step for step in log if step.startswith("launched") and log.count(step) > 1]
+    if repeated:
         raise Feedback(
-            f"Overlapped: the bucket of {again[0].replace('launched', 'gradient')} was launched "
-            f"{log.count(again[0])} times. From where does launchable know which have gone?"
+            f"Overlapped: the bucket of {repeated[0].replace('launched', 'gradient')} was launched "
+            f"{log.count(repeated[0])} times. From where does launchable know which have gone?"
         )
     due = [step for i in reversed(range(n)) for step in (f"launched {i}", f"gradient {i}")]
     if log[: 2 * n] != due:
@@ -653,7 +673,7 @@ def full_buckets_do_not_wait_for_the_end_of_backward(student, rng):
             due.append(f"launched {at}")
             at -= 1
         due.append(f"gradient {index}")
-    if log_of(student, rng, order)[: len(due)] != due:
+    if ask_log(student, rng, order)[: len(due)] != due:
         raise Feedback(
             f"Overlapped: gradients came in the order {order}, a bucket each, and full buckets "
             "were launched later than they could be.",
@@ -664,20 +684,20 @@ def full_buckets_do_not_wait_for_the_end_of_backward(student, rng):
 @check("Overlapped", requires="every_gradient_becomes_the_average")
 def one_all_reduce_a_bucket(student, rng):
     """each bucket is one all-reduce, in the order of the buckets"""
-    grads = gradients(rng, 2)
-    run = student.ranks(gradients_in_order, 2, [(g, [3, 2, 1, 0], 30) for g in grads])
+    grads = draw_gradients(rng, 2)
+    run = student.ranks(reduce_in_order, 2, [(g, [3, 2, 1, 0], 30) for g in grads])
     expected = [2 + 6, 4 + 12]
-    if collectives(run) != expected:
+    if list_collectives(run) != expected:
         raise Feedback(
             f"Overlapped: two buckets of {expected} elements, but all-reduces of "
-            f"{collectives(run)} elements. What is a bucket for?"
+            f"{list_collectives(run)} elements. What is a bucket for?"
         )
 
 
 # ---- 5. no_sync
 
 
-def piling_up(comm, values, plan):
+def run_no_sync(comm, values, plan):
     """Rank 0 adds values up, and sends rank 1 the sum whenever `sync` is on; rank 1 listens.
 
     `plan` is what rank 0 does: ["add", i]; ["block", [...]], and ["other", [...]], a block of
@@ -718,14 +738,14 @@ def piling_up(comm, values, plan):
             pass
 
 
-def sums_sent(student, rng, plan):
+def ask_sums(student, rng, plan):
     """Follow `plan` with some values; return which of them were in each sum that was sent."""
     values = rng.normal(size=(12, 3))
-    run = student.ranks(piling_up, 2, [(values, plan), (values, plan)])
-    return [parts_of(m.array, values) for m in run.messages if np.shape(m.array) == (3,)]
+    run = student.ranks(run_no_sync, 2, [(values, plan), (values, plan)])
+    return [find_parts(m.array, values) for m in run.messages if np.shape(m.array) == (3,)]
 
 
-def parts_of(total, values):
+def find_parts(total, values):
     """Return which of the first values in a row add up to `total`: [first, last], or None."""
     for first in range(len(values)):
         for last in range(first, len(values)):
@@ -734,7 +754,7 @@ def parts_of(total, values):
     return None
 
 
-def adds(first, count):
+def list_additions(first, count):
     return [["add", first + i] for i in range(count)]
 
 
@@ -743,13 +763,17 @@ def sync_is_off_inside_and_on_after(student, rng):
     """sync is off in the block and on after it"""
     before, inside = (int(k) for k in rng.integers(2, 5, size=2))
     first, last = before, before + inside
-    plan = [*adds(0, before), ["block", adds(before, inside)], *adds(last, 2)]
-    sent = sums_sent(student, rng, plan)
+    plan = [
+        *list_additions(0, before),
+        ["block", list_additions(before, inside)],
+        *list_additions(last, 2),
+    ]
+    sums = ask_sums(student, rng, plan)
     alone = [[i, i] for i in range(before)]
-    if sent == [*alone, [first, last], [last + 1, last + 1]]:
+    if sums == [*alone, [first, last], [last + 1, last + 1]]:
         return
-    off = not any(part and part[0] == part[1] == first for part in sent)
-    on = any(part and part[1] >= last for part in sent)
+    off = not any(part and part[0] == part[1] == first for part in sums)
+    on = any(part and part[1] >= last for part in sums)
     raise Feedback(
         f"no_sync: sync was {'off' if off else 'on'} inside the block and "
         f"{'on' if on else 'off'} after it. What should it be in each place?"
@@ -761,10 +785,10 @@ def an_exception_switches_sync_on_again(student, rng):
     """an exception in the block leaves sync as it was before, and is passed on"""
     inside = int(rng.integers(2, 5))
     passed_on = [11, 11]  # what is sent where the exception arrives
-    sent = sums_sent(student, rng, [["fail", adds(0, inside)], *adds(inside, 2)])
-    if passed_on not in sent:
+    sums = ask_sums(student, rng, [["fail", list_additions(0, inside)], *list_additions(inside, 2)])
+    if passed_on not in sums:
         raise Feedback("no_sync swallowed an exception that was raised in its block.")
-    if sent != [passed_on, [0, inside], [inside + 1, inside + 1]]:
+    if sums != [passed_on, [0, inside], [inside + 1, inside + 1]]:
         raise Feedback(
             "no_sync: after an exception in the block sync stays off, and from then on nothing is "
             "averaged, without a word. Which statement runs on every way out?"
@@ -776,10 +800,13 @@ def a_block_in_a_block_stays_off(student, rng):
     """after an inner block sync is what it was before that block"""
     inner, outer = (int(k) for k in rng.integers(2, 5, size=2))
     last = inner + outer
-    plan = [["block", [["block", adds(0, inner)], *adds(inner, outer)]], *adds(last, 2)]
-    sent = sums_sent(student, rng, plan)
-    if sent != [[0, last], [last + 1, last + 1]]:
-        after = "off" if all(part and part[1] >= last for part in sent) else "on"
+    plan = [
+        ["block", [["block", list_additions(0, inner)], *list_additions(inner, outer)]],
+        *list_additions(last, 2),
+    ]
+    sums = ask_sums(student, rng, plan)
+    if sums != [[0, last], [last + 1, last + 1]]:
+        after = "off" if all(part and part[1] >= last for part in sums) else "on"
         raise Feedback(
             f"no_sync inside no_sync: sync was {after} after the inner block, with the outer one "
             "still open. What was it *before* the inner block?"
@@ -790,8 +817,8 @@ def a_block_in_a_block_stays_off(student, rng):
 def an_interrupt_is_a_way_out_too(student, rng):
     """whatever ends the block, the stop button of a notebook too, leaves sync as it was"""
     inside = int(rng.integers(2, 5))
-    sent = sums_sent(student, rng, [["stop", adds(0, inside)], *adds(inside, 2)])
-    if sent != [[11, 11], [0, inside], [inside + 1, inside + 1]]:
+    sums = ask_sums(student, rng, [["stop", list_additions(0, inside)], *list_additions(inside, 2)])
+    if sums != [[11, 11], [0, inside], [inside + 1, inside + 1]]:
         raise Feedback(
             "no_sync: after a KeyboardInterrupt in the block sync was not as before.",
             hint="Somebody presses stop inside the block. Is that one of the exceptions you catch?",
@@ -802,16 +829,19 @@ def an_interrupt_is_a_way_out_too(student, rng):
 def each_reducer_has_its_own_before(student, rng):
     """a block of one reducer inside a block of another restores its own"""
     inner, outer = (int(k) for k in rng.integers(2, 5, size=2))
-    plan = [["other", [["block", adds(0, inner)], *adds(inner, outer)]], *adds(inner + outer, 1)]
-    sent = sums_sent(student, rng, plan)
-    if sent != [[0, inner], *([i, i] for i in range(inner + 1, inner + outer + 1))]:
+    plan = [
+        ["other", [["block", list_additions(0, inner)], *list_additions(inner, outer)]],
+        *list_additions(inner + outer, 1),
+    ]
+    sums = ask_sums(student, rng, plan)
+    if sums != [[0, inner], *([i, i] for i in range(inner + 1, inner + outer + 1))]:
         raise Feedback(
             "no_sync of one reducer inside that of another: its sync was not as before.",
             hint="A program may train two models. Where is it kept what sync was before?",
         )
 
 
-def micro_batches(comm, grads, cap_bytes):
+def run_micro_batches(comm, grads, cap_bytes):
     """Three backward passes, two of them inside no_sync; return the gradients."""
     import torch
 
@@ -833,13 +863,13 @@ def micro_batches(comm, grads, cap_bytes):
 def the_sum_of_all_micro_batches_is_sent_once(student, rng):
     """gradients pile up inside the block and are averaged once, after it"""
     grads = [[rng.normal(size=(3, *s)).astype(np.float32) for s in SHAPES] for _ in range(2)]
-    run = student.ranks(micro_batches, 2, [(g, 10_000) for g in grads])
+    run = student.ranks(run_micro_batches, 2, [(g, 10_000) for g in grads])
     total = [[g.sum(axis=0) for g in rank] for rank in grads]
     for rank, got in enumerate(run.results):
         compare_with_mean("three micro-batches, two inside no_sync", rank, got, total)
-    if len(collectives(run)) != 1:
+    if len(list_collectives(run)) != 1:
         raise Feedback(
-            f"three micro-batches, two inside no_sync: {len(collectives(run))} all-reduces. "
+            f"three micro-batches, two inside no_sync: {len(list_collectives(run))} all-reduces. "
             "What should on_gradient do while sync is off?"
         )
 
@@ -861,8 +891,8 @@ def one_wire_in_order(student, rng):
         )
     for ready, duration in cases:
         free = 0.0
-        for at, takes in zip(ready, duration, strict=True):
-            free = max(free, at) + takes
+        for at, bucket_s in zip(ready, duration, strict=True):
+            free = max(free, at) + bucket_s
         got = to_number(student.call("finish_time", ready, duration))
         if abs(got - free) < 1e-9:
             continue
@@ -884,8 +914,8 @@ def arrays_will_do_too(student, rng):
     for n in (int(rng.integers(20, 90)), 1, 0):
         ready, duration = np.sort(rng.uniform(0, 10, n)), rng.uniform(0.0, 0.5, n)
         free = 0.0
-        for at, takes in zip(ready, duration, strict=True):
-            free = max(free, at) + takes
+        for at, bucket_s in zip(ready, duration, strict=True):
+            free = max(free, at) + bucket_s
         try:
             got = to_number(student.call("finish_time", ready, duration))
         except StudentError as error:

@@ -20,27 +20,27 @@ LAB = replace(RANK_SETTINGS, wall_s=240.0, preload=("numpy", "torch", "ddp_lab")
 SHAPES = ((3, 4), (4,), (2, 3), (2,))
 
 
-def drawn(rng, n, shapes=SHAPES):
+def draw_arrays(rng, n, shapes=SHAPES):
     """Return one list of float32 arrays a rank."""
     return [[rng.normal(size=s).astype(np.float32) for s in shapes] for _ in range(n)]
 
 
-def carried(run):
+def count_elements_sent(run):
     """Return how many elements one of two ranks sent at most, by whatever message."""
     return max(sum(m.array.size for m in run.messages if m.src == rank) for rank in (0, 1))
 
 
-def same(got, expected, rtol=1e-4, atol=1e-5):
+def is_same(got, expected, rtol=1e-4, atol=1e-5):
     return np.shape(got) == np.shape(expected) and np.allclose(got, expected, rtol, atol)
 
 
-NEAR = {"rtol": 1e-4, "atol": 1e-5}  # of `same`, for `close`
+NEAR = {"rtol": 1e-4, "atol": 1e-5}  # of `is_same`, for `close`
 
 
 # ---- 1. synchronize
 
 
-def prepared(comm, values, drop=False):
+def run_synchronize(comm, values, drop=False):
     """Make a model of these values, synchronize it, and return what is in it, or the error."""
     import torch
 
@@ -62,7 +62,7 @@ NAMES = ("0.weight", "0.bias", "1.weight", "1.bias")
 BUFFERS = ("1.running_mean", "1.running_var", "1.num_batches_tracked")
 
 
-def states(rng, n):
+def draw_states(rng, n):
     """Return the values of a small model, one list a rank: parameters, then buffers."""
     shapes = ((2, 3), (2,), (2,), (2,), (2,), (2,))
     counts = rng.permutation(100)
@@ -74,8 +74,8 @@ def states(rng, n):
 
 def compare_states(student, rng, which):
     for n in (2, 3, 1):
-        given = states(rng, n)
-        run = student.ranks(prepared, n, [(values,) for values in given])
+        models = draw_states(rng, n)
+        run = student.ranks(run_synchronize, n, [(values,) for values in models])
         for rank, (error, got) in enumerate(run.results):
             if error:
                 raise Feedback(
@@ -83,14 +83,14 @@ def compare_states(student, rng, which):
                     "raised ValueError. Which fingerprints does it compare?"
                 )
             for name, value, first, own in zip(
-                NAMES + BUFFERS, got, given[0], given[rank], strict=True
+                NAMES + BUFFERS, got, models[0], models[rank], strict=True
             ):
-                if name not in which or same(value, first):
+                if name not in which or is_same(value, first):
                     continue
                 what = "something else"
-                if same(value, own):
+                if is_same(value, own):
                     what = "still its own"
-                elif any(same(value, values[0]) for values in given):
+                elif any(is_same(value, values[0]) for values in models):
                     what = "another rank's"
                 raise Feedback(
                     f"synchronize: afterwards {name} of rank {rank} of {n} should be rank 0's; "
@@ -114,8 +114,8 @@ def buffers_become_rank_0s(student, rng):
 def different_models_are_an_error_everywhere(student, rng):
     """ranks whose models differ all raise ValueError, and nothing has changed"""
     odd = int(rng.integers(0, 3))
-    given = states(rng, 3)
-    run = student.ranks(prepared, 3, [(given[r], r == odd) for r in range(3)])
+    models = draw_states(rng, 3)
+    run = student.ranks(run_synchronize, 3, [(models[r], r == odd) for r in range(3)])
     quiet = [rank for rank, (error, _) in enumerate(run.results) if error is None]
     if quiet:
         raise Feedback(
@@ -123,14 +123,14 @@ def different_models_are_an_error_everywhere(student, rng):
             f"ranks {quiet} did not raise ValueError. Who would wait for whom now?"
         )
     for rank, (_, got) in enumerate(run.results):
-        if not all(same(a, b) for a, b in zip(got, given[rank])):
+        if not all(is_same(a, b) for a, b in zip(got, models[rank])):
             raise Feedback(
                 "synchronize: models differ, and some tensors have been overwritten "
                 "before that was noticed."
             )
 
 
-def with_names(comm, values, names, frozen):
+def run_with_names(comm, values, names, frozen):
     """Synchronize a model with layers of these names, some frozen; return it, or the error."""
     import torch
 
@@ -150,7 +150,7 @@ def with_names(comm, values, names, frozen):
     return error, [t.numpy().copy() for t in model.state_dict().values()]
 
 
-def three_layers(rng, n):
+def draw_three_layers(rng, n):
     """Return the weights and biases of three layers for each of n ranks."""
     shapes = ((2, 3), (2,))
     return [
@@ -161,11 +161,11 @@ def three_layers(rng, n):
 @check("synchronize", hidden=True, requires="different_models_are_an_error_everywhere")
 def layers_of_other_names_are_another_model(student, rng):
     """as many layers of the same shapes under other names are an error everywhere"""
-    given, odd = three_layers(rng, 3), int(rng.integers(0, 3))
-    plain = ("first", "second", "third")
+    models, odd = draw_three_layers(rng, 3), int(rng.integers(0, 3))
+    usual = ("first", "second", "third")
     other = ("first", "third", "second")
-    inputs = [(given[r], other if r == odd else plain, (False,) * 3) for r in range(3)]
-    run = student.ranks(with_names, 3, inputs)
+    inputs = [(models[r], other if r == odd else usual, (False,) * 3) for r in range(3)]
+    run = student.ranks(run_with_names, 3, inputs)
     if not all(error for error, _ in run.results):
         raise Feedback(
             f"synchronize: rank {odd} has two layers in another order, and some rank went on.",
@@ -176,13 +176,13 @@ def layers_of_other_names_are_another_model(student, rng):
 @check("synchronize", hidden=True, requires="parameters_become_rank_0s")
 def frozen_parameters_are_synchronized_too(student, rng):
     """parameters that need no gradient are rank 0's afterwards, and still need none"""
-    given = three_layers(rng, 2)
+    models = draw_three_layers(rng, 2)
     frozen = tuple(bool(f) for f in rng.permutation([True, True, False]))
     names = ("first", "second", "third")
-    run = student.ranks(with_names, 2, [(values, names, frozen) for values in given])
-    expected = [tensor for layer in given[0] for tensor in layer]
+    run = student.ranks(run_with_names, 2, [(values, names, frozen) for values in models])
+    expected = [tensor for layer in models[0] for tensor in layer]
     for error, got in run.results:
-        if error or not all(same(a, b) for a, b in zip(got, expected, strict=True)):
+        if error or not all(is_same(a, b) for a, b in zip(got, expected, strict=True)):
             raise Feedback(
                 "synchronize: a layer that needs no gradient is not rank 0's afterwards.",
                 hint="Fine-tuning freezes layers. Do they take part in the forward pass?",
@@ -197,7 +197,7 @@ def everybody_has_rank_0s_order(student, rng):
     """the order that rank 0 saw is returned on every rank, as a list of ints"""
     for n in (2, 3):
         orders = [[int(i) for i in rng.permutation(9)] for _ in range(n)]
-        run = student.ranks(ordered, n, [(order,) for order in orders])
+        run = student.ranks(run_ordered, n, [(order,) for order in orders])
         for rank, (got, kind) in enumerate(run.results):
             other = f", rank {rank} of {n} saw {orders[rank]}" if rank else ""
             called = f"agreed_order: rank 0 saw {orders[0]}{other}"
@@ -216,20 +216,20 @@ def a_thousand_parameters_have_an_order_too(student, rng):
         orders = [[int(i) for i in rng.permutation(many)] for _ in range(n)]
         hint = "Which numbers can your dtype hold? And an array of no numbers?"
         try:
-            run = student.ranks(ordered, n, [(order,) for order in orders])
+            run = student.ranks(run_ordered, n, [(order,) for order in orders])
         except StudentError as error:
             raise Feedback(f"agreed_order, {many}: {error.type_name}.", hint=hint) from error
         if not all(got == orders[0] for got, _ in run.results):
             raise Feedback(f"agreed_order of {many} parameters is not rank 0's.", hint=hint)
 
 
-def ordered(comm, ready):
+def run_ordered(comm, ready):
     got = agreed_order(comm, ready)
     inner = {type(x).__name__ for x in got}
     return [int(i) for i in got], f"{type(got).__name__} of {' '.join(sorted(inner))}"
 
 
-def rebuild_cases(rng):
+def draw_rebuild_cases(rng):
     yield [4, 4, 4, 4, 4], [2, 0, 1, 4, 3], 4, 8
     yield [10, 1000, 10], [1, 2, 0], 5, 100
     yield [1] * 6, [5, 4, 3, 2, 1, 0], 2, 3
@@ -246,7 +246,7 @@ def rebuild_cases(rng):
 @check("rebuild")
 def buckets_follow_the_order(student, rng):
     """put end to end, the buckets are the order that was given"""
-    for sizes, order, first, cap in rebuild_cases(rng):
+    for sizes, order, first, cap in draw_rebuild_cases(rng):
         got = student.call("rebuild", sizes, order, first, cap)
         called = f"rebuild({sizes}, {order}, {first}, {cap}) gave {got}"
         flat = [i for bucket in got for i in bucket]
@@ -261,12 +261,12 @@ def buckets_follow_the_order(student, rng):
 @check("rebuild", weight=2, requires="buckets_follow_the_order")
 def the_first_bucket_has_a_cap_of_its_own(student, rng):
     """the first bucket is closed at first_bytes, the others at cap_bytes"""
-    for sizes, order, first, cap in rebuild_cases(rng):
+    for sizes, order, first, cap in draw_rebuild_cases(rng):
         got = student.call("rebuild", sizes, order, first, cap)
         called = f"rebuild({sizes}, {order}, {first}, {cap}) gave {got}"
         for number, bucket in enumerate(got):
             due = cap if number else first
-            held = sum(sizes[i] for i in bucket)
+            n_bytes = sum(sizes[i] for i in bucket)
             before = sum(sizes[i] for i in bucket[:-1])
             if len(bucket) > 1 and before >= due:
                 hint = "It was full before its last gradient came."
@@ -274,16 +274,16 @@ def the_first_bucket_has_a_cap_of_its_own(student, rng):
                     hint = "The first bucket was filled up to the cap of the others."
                 if before == due:
                     hint += " And before that it held just its cap: is that full?"
-            elif held < due and number < len(got) - 1:
+            elif n_bytes < due and number < len(got) - 1:
                 hint = "It was closed before it was full."
-                if number and held >= first:
+                if number and n_bytes >= first:
                     hint = "It was closed at the small cap. For which bucket is that meant?"
             else:
                 continue
-            raise Feedback(f"{called}: bucket {number} holds {held} bytes. {hint}")
+            raise Feedback(f"{called}: bucket {number} holds {n_bytes} bytes. {hint}")
 
 
-def by_the_rule(sizes, order, first, cap):
+def rebuild_by_rule(sizes, order, first, cap):
     """Return the buckets of `rebuild`, from the words of its docstring."""
     buckets = [[]]
     for index in order:
@@ -304,7 +304,7 @@ def empty_gradients_fill_nothing(student, rng):
         order = [int(i) for i in rng.permutation(14)]
         first, cap = (int(b) for b in rng.integers(2, 20, size=2))
         got = [list(bucket) for bucket in student.call("rebuild", sizes, order, first, cap)]
-        if got != by_the_rule(sizes, order, first, cap):
+        if got != rebuild_by_rule(sizes, order, first, cap):
             raise Feedback(
                 f"rebuild({sizes}, {order}, {first}, {cap}): wrong with gradients of no bytes.",
                 hint="By what does your code know that a bucket is new? A gradient may be empty.",
@@ -321,14 +321,14 @@ def frozen_parameters_are_in_no_bucket(student, rng):
         got = student.call("rebuild", sizes, order, 40, 70)
     except StudentError as error:
         raise Feedback(f"rebuild, 13 of 20 in order: {error.type_name}.", hint=hint) from error
-    if [list(bucket) for bucket in got] != by_the_rule(sizes, order, 40, 70):
+    if [list(bucket) for bucket in got] != rebuild_by_rule(sizes, order, 40, 70):
         raise Feedback("rebuild, 13 of 20 in order: wrong.", hint=hint)
 
 
 # ---- 3. used_parameters, average_used
 
 
-def walk(plan, depth):
+def run_used_parameters(plan, depth):
     """Build a graph by `plan` over six parameters; ask which are used."""
     import torch
 
@@ -354,10 +354,10 @@ def walk(plan, depth):
     return [bool(b) for b in used_parameters(loss, params)]
 
 
-def walked(student, plan, depth=0):
+def ask_used_parameters(student, plan, depth=0):
     """Return which of six parameters the learner's walk finds; it may not be a backward."""
     try:
-        return student.probe(walk, plan=plan, depth=depth)
+        return student.probe(run_used_parameters, plan=plan, depth=depth)
     except StudentError as error:
         if "backward through the graph a second time" not in str(error):
             raise
@@ -367,7 +367,7 @@ def walked(student, plan, depth=0):
         ) from error
 
 
-def plans(rng):
+def draw_plans(rng):
     """Yield (plan, which of six are used)."""
     for _ in range(5):
         plan, used = [("add", int(rng.integers(0, 6)))], [False] * 6
@@ -381,8 +381,8 @@ def plans(rng):
 @check("used_parameters", weight=3)
 def what_backward_reaches_is_used(student, rng):
     """a parameter is used if the graph of the loss leads to it, and only then"""
-    for plan, used in plans(rng):
-        got = walked(student, plan)
+    for plan, used in draw_plans(rng):
+        got = ask_used_parameters(student, plan)
         if got == used:
             continue
         called = f"used_parameters: a loss made by {plan} of six parameters gave {got}"
@@ -402,7 +402,7 @@ def a_deep_graph_can_be_walked(student, rng):
     """a graph of 20,000 operations is walked like a short one"""
     index = int(rng.integers(0, 6))
     try:
-        got = walked(student, [("add", index)], 20_000)
+        got = ask_used_parameters(student, [("add", index)], 20_000)
     except StudentError as error:
         if error.type_name != "RecursionError":
             raise
@@ -417,9 +417,9 @@ def a_deep_graph_can_be_walked(student, rng):
         )
 
 
-def diamonds(order, most):
+def walk_diamonds(order, most):
     """Walk a graph of nodes that count how often they are asked; return (answer, most asked)."""
-    asked = [0] * (len(order) + 1)
+    n_asked = [0] * (len(order) + 1)
 
     class AskedTooOften(Exception):
         pass
@@ -436,8 +436,8 @@ def diamonds(order, most):
 
         @property
         def next_functions(self):
-            asked[self.number] += 1
-            if asked[self.number] > most:
+            n_asked[self.number] += 1
+            if n_asked[self.number] > most:
                 raise AskedTooOften
             return tuple(self.before)
 
@@ -453,10 +453,10 @@ def diamonds(order, most):
         got = used_parameters(loss, [leaf.variable for leaf in leaves])
     except AskedTooOften:
         got = []
-    return [bool(b) for b in got], max(asked)
+    return [bool(b) for b in got], max(n_asked)
 
 
-def backward_after(weights):
+def run_backward_after(weights):
     """Ask which parameters are used, then run backward; return the gradients."""
     import torch
 
@@ -465,22 +465,22 @@ def backward_after(weights):
     for param in params[1:]:
         loss = loss * param
     used_parameters(loss, params)
-    early = [i for i, param in enumerate(params) if param.grad is not None]
+    with_grad = [i for i, param in enumerate(params) if param.grad is not None]
     try:
         loss.backward()
     except RuntimeError:
-        return early, []
-    return early, [float(param.grad) for param in params]
+        return with_grad, []
+    return with_grad, [float(param.grad) for param in params]
 
 
 @check("used_parameters", requires="what_backward_reaches_is_used")
 def backward_is_still_to_come(student, rng):
     """nothing is computed: no gradient appears, and backward works afterwards as ever"""
     weights = [float(w) for w in rng.uniform(1, 2, size=3)]
-    early, grads = student.probe(backward_after, weights=weights)
-    if early:
+    with_grad, grads = student.probe(run_backward_after, weights=weights)
+    if with_grad:
         raise Feedback(
-            f"used_parameters: parameters {early} had a .grad before anybody called backward."
+            f"used_parameters: parameters {with_grad} had a .grad before anybody called backward."
         )
     if not grads:
         raise Feedback(
@@ -488,7 +488,7 @@ def backward_is_still_to_come(student, rng):
             "What is asked for is a walk through it, before backward."
         )
     expected = [np.prod(weights) / w for w in weights]
-    if not same(grads, expected):
+    if not is_same(grads, expected):
         raise Feedback(
             f"used_parameters, then backward: gradients {grads}, expected {expected}. "
             "What did asking add to them?"
@@ -501,16 +501,16 @@ def every_node_is_visited_once(student, rng):
     for most in (2, 3):
         order = [int(i) for i in rng.choice(rng.permutation(3)[:most], size=60)]
         try:
-            got, asked = student.probe(diamonds, order=order, most=8)
+            got, most_asked = student.probe(walk_diamonds, order=order, most=8)
         except StudentError as error:
             raise Feedback(
                 "used_parameters: on nodes that have next_functions, and variable at the leaves, "
                 f"and nothing else: {error.type_name}. What else does your walk ask for?"
             ) from error
-        if asked > 8:
+        if most_asked > 8:
             raise Feedback(
                 "used_parameters: sixty doublings in a row are 62 nodes and 2**60 paths; one node "
-                f"was asked for its next_functions {asked} times. How does a walk know a node again?"
+                f"was asked for its next_functions {most_asked} times. How does a walk know a node again?"
             )
         if got != [i in order for i in range(3)]:
             raise Feedback(
@@ -519,7 +519,7 @@ def every_node_is_visited_once(student, rng):
             )
 
 
-def odd_losses(weights):
+def run_odd_losses(weights):
     """Ask which parameters are used by a loss of constants, and by one of a function of its own."""
     import torch
 
@@ -544,7 +544,7 @@ def frozen_parameters_and_constants_are_not_used(student, rng):
     """a loss without a graph uses nothing, and a parameter that needs no gradient is not used"""
     hint = "What is grad_fn of a tensor that no parameter went into?"
     try:
-        got = student.probe(odd_losses, weights=[float(w) for w in rng.uniform(1, 2, size=3)])
+        got = student.probe(run_odd_losses, weights=[float(w) for w in rng.uniform(1, 2, size=3)])
     except StudentError as error:
         raise Feedback(f"a loss of constants: {error.type_name}.", hint=hint) from error
     if got != [[False] * 3, [True, False, False], [False, False, True]]:
@@ -554,7 +554,7 @@ def frozen_parameters_and_constants_are_not_used(student, rng):
         )
 
 
-def with_unused(comm, grads, used):
+def run_average_used(comm, grads, used):
     """Average gradients where they are used; stale ones lie in the others."""
     import torch
 
@@ -565,11 +565,11 @@ def with_unused(comm, grads, used):
     return [None if p.grad is None else p.grad.numpy() for p in params]
 
 
-def used_case(rng, n):
+def draw_used_case(rng, n):
     """Return (gradients, used), by rank: one parameter used by all, some, one, and none."""
-    grads = drawn(rng, n)
-    one, odd = rng.integers(0, n), rng.integers(0, 2)
-    patterns = [[True] * n, [rank == one for rank in range(n)], [False] * n]
+    grads = draw_arrays(rng, n)
+    only_user, odd = rng.integers(0, n), rng.integers(0, 2)
+    patterns = [[True] * n, [rank == only_user for rank in range(n)], [False] * n]
     patterns.insert(1, [rank % 2 == odd for rank in range(n)])
     patterns = [patterns[i] for i in rng.permutation(4)]
     used = [[bool(pattern[rank]) for pattern in patterns] for rank in range(n)]
@@ -581,15 +581,15 @@ def used_case(rng, n):
     return grads, used
 
 
-def users(used, i):
+def find_users(used, i):
     """Return the ranks that used parameter i."""
     return [rank for rank, row in enumerate(used) if row[i]]
 
 
-def run_used(student, rng, n):
-    grads, used = used_case(rng, n)
+def ask_average_used(student, rng, n):
+    grads, used = draw_used_case(rng, n)
     try:
-        return grads, used, student.ranks(with_unused, n, list(zip(grads, used, strict=True)))
+        return grads, used, student.ranks(run_average_used, n, list(zip(grads, used, strict=True)))
     except StudentError as error:
         if "None" not in str(error):
             raise
@@ -603,26 +603,26 @@ def run_used(student, rng, n):
 def a_rank_without_a_gradient_counts_as_zero(student, rng):
     """what some rank used is averaged over all ranks, with zeros for those that did not"""
     for n in (2, 3):
-        grads, used, run = run_used(student, rng, n)
+        grads, used, run = ask_average_used(student, rng, n)
         for i in range(4):
-            who = users(used, i)
+            who = find_users(used, i)
             if not who:
                 continue
             parts = [
                 grads[r][i] if used[r][i] else np.zeros(SHAPES[i], np.float32) for r in range(n)
             ]
             for rank, got in enumerate(run.results):
-                if got[i] is not None and same(got[i], sum(parts) / n):
+                if got[i] is not None and is_same(got[i], sum(parts) / n):
                     continue
                 hint = "Average the gradients of the ranks by hand."
                 stale = [grads[r][i] for r in range(n) if not np.isnan(grads[r][i]).any()]
                 if got[i] is None:
                     hint = "It has no gradient there. It will not take the step of the others."
-                elif same(got[i], sum(parts) / len(who)) and len(who) < n:
+                elif is_same(got[i], sum(parts) / len(who)) and len(who) < n:
                     hint = "That is the average over those who used it; here all ranks count."
-                elif same(got[i], sum(parts)):
+                elif is_same(got[i], sum(parts)):
                     hint = "That is the sum over the ranks."
-                elif same(got[i], sum(stale) / n):
+                elif is_same(got[i], sum(stale) / n):
                     hint = "A gradient that was left over from an earlier step is in it."
                 raise Feedback(
                     f"average_used: {n} ranks, of which {who} used parameter {i}: rank {rank}'s "
@@ -633,12 +633,12 @@ def a_rank_without_a_gradient_counts_as_zero(student, rng):
 @check("average_used", requires="a_rank_without_a_gradient_counts_as_zero")
 def what_nobody_used_stays_as_it_was(student, rng):
     """a parameter that no rank used keeps its gradient, or its None"""
-    grads, used, run = run_used(student, rng, 2)
-    (free,) = (i for i in range(4) if not users(used, i))
+    grads, used, run = ask_average_used(student, rng, 2)
+    (free,) = (i for i in range(4) if not find_users(used, i))
     for rank, got in enumerate(run.results):
         before = None if np.isnan(grads[rank][free]).any() else grads[rank][free]
         if (got[free] is None) != (before is None) or (
-            before is not None and not same(got[free], before)
+            before is not None and not is_same(got[free], before)
         ):
             raise Feedback(
                 f"average_used: no rank used parameter {free}. On rank {rank} its .grad was "
@@ -650,22 +650,22 @@ def what_nobody_used_stays_as_it_was(student, rng):
 @check("average_used", requires="a_rank_without_a_gradient_counts_as_zero")
 def what_nobody_used_is_not_sent(student, rng):
     """no more is reduced than the counts and the parameters that some rank used"""
-    _, used, run = run_used(student, rng, 2)
-    needed = sum(int(np.prod(shape)) for i, shape in enumerate(SHAPES) if users(used, i))
-    if carried(run) > len(SHAPES) + needed:
+    _, used, run = ask_average_used(student, rng, 2)
+    needed = sum(int(np.prod(shape)) for i, shape in enumerate(SHAPES) if find_users(used, i))
+    if count_elements_sent(run) > len(SHAPES) + needed:
         raise Feedback(
             f"average_used: three of four parameters were used by some rank, {needed} elements; "
-            f"a rank sent {carried(run)}, {len(SHAPES)} for the counts. What need not be sent?"
+            f"a rank sent {count_elements_sent(run)}, {len(SHAPES)} for the counts. What need not be sent?"
         )
 
 
-def precisely(comm, function, grads, here):
+def average_precisely(comm, function, grads, here):
     """Average gradients in double precision by one of the two functions; return all of them."""
     import torch
 
     params = [torch.nn.Parameter(torch.full(g.shape, 7.0, dtype=torch.float64)) for g in grads]
-    for param, grad, has in zip(params, grads, here):
-        param.grad = torch.from_numpy(grad.copy()) if has else None
+    for param, grad, has_grad in zip(params, grads, here):
+        param.grad = torch.from_numpy(grad.copy()) if has_grad else None
     if function == "average_used":
         average_used(comm, params, here)
     else:
@@ -682,11 +682,11 @@ def compare_precisely(student, rng, function, here, count):
     n = len(here)
     grads = [[np.asarray(rng.normal(size=s)) for s in ODD] for _ in range(n)]
     try:
-        run = student.ranks(precisely, n, [(function, g, h) for g, h in zip(grads, here)])
+        run = student.ranks(average_precisely, n, [(function, g, h) for g, h in zip(grads, here)])
     except StudentError as error:
         raise Feedback(f"{function} in float64: {error.type_name}.", hint=hint) from error
     for i, shape in enumerate(ODD):
-        expected = sum(g[i] for g, has in zip(grads, here) if has[i]) / count
+        expected = sum(g[i] for g, has_grad in zip(grads, here) if has_grad[i]) / count
         for got in run.results:
             value, dtype = got[i]
             exact = np.allclose(value, expected, rtol=1e-12, atol=1e-14)
@@ -708,7 +708,7 @@ def zeros_fit_their_parameter(student, rng):
 # ---- 4. average_uneven
 
 
-def uneven(comm, grads, has_batch):
+def run_average_uneven(comm, grads, has_batch):
     import torch
 
     params = [torch.nn.Parameter(torch.full(g.shape, 7.0)) for g in grads]
@@ -720,9 +720,9 @@ def uneven(comm, grads, has_batch):
     return active, [None if p.grad is None else p.grad.numpy() for p in params]
 
 
-def run_uneven(student, rng, have):
-    grads = drawn(rng, len(have))
-    return grads, student.ranks(uneven, len(have), list(zip(grads, have, strict=True)))
+def ask_average_uneven(student, rng, have):
+    grads = draw_arrays(rng, len(have))
+    return grads, student.ranks(run_average_uneven, len(have), list(zip(grads, have, strict=True)))
 
 
 HAVE = ([True, True], [True, False], [False, True, True], [False, False, True])
@@ -732,21 +732,21 @@ HAVE = ([True, True], [True, False], [False, True, True], [False, False, True])
 def the_average_is_over_those_with_a_batch(student, rng):
     """every rank gets the average over the ranks that have a batch"""
     for have in HAVE:
-        grads, run = run_uneven(student, rng, have)
+        grads, run = ask_average_uneven(student, rng, have)
         n, active = len(have), sum(have)
         for i in range(len(SHAPES)):
             total = sum(grads[r][i] for r in range(n) if have[r])
             for rank, (_, got) in enumerate(run.results):
-                if same(got[i], total / active):
+                if is_same(got[i], total / active):
                     continue
                 hint = "Average the gradients of those with a batch by hand."
-                if same(got[i], total / n):
+                if is_same(got[i], total / n):
                     hint = "It was divided by the number of all ranks."
-                elif same(got[i], total):
+                elif is_same(got[i], total):
                     hint = "That is a sum."
-                elif same(got[i], sum(grads[r][i] for r in range(n)) / active):
+                elif is_same(got[i], sum(grads[r][i] for r in range(n)) / active):
                     hint = "The old gradients of a rank without a batch are in it."
-                elif same(got[i], grads[rank][i]):
+                elif is_same(got[i], grads[rank][i]):
                     hint = "It is still what it was. A shadow takes the same step as the others."
                 raise Feedback(
                     f"average_uneven: has_batch is {have}; gradient {i} of rank {rank} is not the "
@@ -757,19 +757,22 @@ def the_average_is_over_those_with_a_batch(student, rng):
 @check("average_uneven", requires="the_average_is_over_those_with_a_batch")
 def a_shadow_may_never_have_had_a_gradient(student, rng):
     """a rank without a batch has the average also where its .grad was None"""
-    grads = drawn(rng, 3)
+    grads = draw_arrays(rng, 3)
     shadow = int(rng.integers(0, 3))
     have = [rank != shadow for rank in range(3)]
-    given = [g if has else [np.full_like(x, np.nan) for x in g] for g, has in zip(grads, have)]
+    inputs = [
+        g if has_batch else [np.full_like(x, np.nan) for x in g]
+        for g, has_batch in zip(grads, have)
+    ]
     called = f"average_uneven: rank {shadow} of 3 has no batch, and never had: its .grad is None"
     try:
-        run = student.ranks(uneven, 3, list(zip(given, have, strict=True)))
+        run = student.ranks(run_average_uneven, 3, list(zip(inputs, have, strict=True)))
     except StudentError as error:
         raise Feedback(f"{called}. {error.type_name}. What has the right shape there?") from error
     for i in range(len(SHAPES)):
-        expected = sum(g[i] for g, has in zip(grads, have) if has) / 2
+        expected = sum(g[i] for g, has_batch in zip(grads, have) if has_batch) / 2
         for rank, (_, got) in enumerate(run.results):
-            if got[i] is None or not same(got[i], expected):
+            if got[i] is None or not is_same(got[i], expected):
                 raise Feedback(
                     f"{called}. Gradient {i} of rank {rank} should be the average of the other two."
                 )
@@ -779,7 +782,7 @@ def a_shadow_may_never_have_had_a_gradient(student, rng):
 def the_number_of_active_ranks_is_returned(student, rng):
     """every rank is told how many have a batch"""
     for have in (*HAVE, [False, False]):
-        _, run = run_uneven(student, rng, have)
+        _, run = ask_average_uneven(student, rng, have)
         got = [active for active, _ in run.results]
         if got != [sum(have)] * len(have):
             raise Feedback(
@@ -791,16 +794,16 @@ def the_number_of_active_ranks_is_returned(student, rng):
 @check("average_uneven", requires="the_average_is_over_those_with_a_batch")
 def when_nobody_has_a_batch_nothing_changes(student, rng):
     """with no batch left one number is all-reduced, and every gradient stays"""
-    grads, run = run_uneven(student, rng, [False, False])
+    grads, run = ask_average_uneven(student, rng, [False, False])
     for rank, (_, got) in enumerate(run.results):
-        if not all(same(a, b) for a, b in zip(got, grads[rank], strict=True)):
+        if not all(is_same(a, b) for a, b in zip(got, grads[rank], strict=True)):
             raise Feedback(
                 "average_uneven: no rank has a batch, and gradients changed. An average over "
                 "nobody is a division by what?"
             )
-    if carried(run) != 1:
+    if count_elements_sent(run) != 1:
         raise Feedback(
-            f"average_uneven: no rank has a batch, and a rank sent {carried(run)} elements. The "
+            f"average_uneven: no rank has a batch, and a rank sent {count_elements_sent(run)} elements. The "
             "count of those with a batch is one number, and enough."
         )
 
@@ -816,16 +819,16 @@ def shadows_of_four_ranks_fit_their_parameters(student, rng):
 @check("average_uneven", hidden=True, requires="the_average_is_over_those_with_a_batch")
 def a_shadows_old_overflow_is_not_heard(student, rng):
     """what lies in a shadow's .grad does not count, not even inf"""
-    grads = drawn(rng, 3)
+    grads = draw_arrays(rng, 3)
     shadow = int(rng.integers(0, 3))
     for grad in grads[shadow]:
         grad.flat[0] = np.inf
     have = [rank != shadow for rank in range(3)]
-    run = student.ranks(uneven, 3, list(zip(grads, have, strict=True)))
+    run = student.ranks(run_average_uneven, 3, list(zip(grads, have, strict=True)))
     for _, got in run.results:
         for i in range(len(SHAPES)):
-            total = sum(g[i] for g, has in zip(grads, have) if has)
-            if not same(got[i], total / 2):
+            total = sum(g[i] for g, has_batch in zip(grads, have) if has_batch)
+            if not is_same(got[i], total / 2):
                 raise Feedback(
                     "average_uneven: an inf in a shadow's old gradient reached the others.",
                     hint="What is nothing times an old infinity? Where do your zeros come from?",
@@ -835,12 +838,12 @@ def a_shadows_old_overflow_is_not_heard(student, rng):
 # ---- 5. fp16_average, top_k_average, low_rank_average
 
 
-def half(comm, flat):
+def run_fp16_average(comm, flat):
     import torch
 
-    given = torch.from_numpy(flat.copy())
-    got = fp16_average(comm, given)
-    return got.numpy(), str(got.dtype), given.numpy()
+    own_flat = torch.from_numpy(flat.copy())
+    got = fp16_average(comm, own_flat)
+    return got.numpy(), str(got.dtype), own_flat.numpy()
 
 
 @check("fp16_average", weight=2)
@@ -850,7 +853,7 @@ def averages_within_half_precision(student, rng):
         flats = [rng.normal(size=40).astype(np.float32) for _ in range(n)]
         for flat in flats:
             flat[:5] = rng.uniform(45_000, 60_000, size=5)
-        run = student.ranks(half, n, [(flat,) for flat in flats])
+        run = student.ranks(run_fp16_average, n, [(flat,) for flat in flats])
         expected = np.mean(flats, axis=0)
         for rank, (got, dtype, _) in enumerate(run.results):
             called = f"fp16_average on {n} ranks"
@@ -862,19 +865,19 @@ def averages_within_half_precision(student, rng):
             if dtype != "torch.float32":
                 raise Feedback(f"{called}: returned {dtype}. The optimizer wants float32.")
             close(got, expected, rtol=3e-3, atol=3e-3, called=f"{called}, rank {rank}")
-        whole = [n * rng.integers(-300, 300, size=40).astype(np.float32) for _ in range(n)]
-        run = student.ranks(half, n, [(flat,) for flat in whole])
+        whole_numbers = [n * rng.integers(-300, 300, size=40).astype(np.float32) for _ in range(n)]
+        run = student.ranks(run_fp16_average, n, [(flat,) for flat in whole_numbers])
         for got, _, _ in run.results:
             hint = "These are whole numbers that float16 holds exactly, and so is their average."
-            close(got, np.mean(whole, axis=0), called=called, hint=hint)
+            close(got, np.mean(whole_numbers, axis=0), called=called, hint=hint)
 
 
 @check("fp16_average", requires="averages_within_half_precision")
 def the_flat_gradient_is_left_alone(student, rng):
     """`flat` is not modified"""
     flats = [rng.normal(size=40).astype(np.float32) for _ in range(2)]
-    run = student.ranks(half, 2, [(flat,) for flat in flats])
-    if not all(same(given, flat) for (_, _, given), flat in zip(run.results, flats)):
+    run = student.ranks(run_fp16_average, 2, [(flat,) for flat in flats])
+    if not all(is_same(after, flat) for (_, _, after), flat in zip(run.results, flats)):
         raise Feedback("fp16_average changed `flat`. Which of your operations works in place?")
 
 
@@ -882,13 +885,13 @@ def the_flat_gradient_is_left_alone(student, rng):
 def half_the_bytes_are_sent(student, rng):
     """two bytes a number travel"""
     flats = [rng.normal(size=500).astype(np.float32) for _ in range(2)]
-    run = student.ranks(half, 2, [(flat,) for flat in flats])
-    sent, plain = run.bytes_sent(1), 500 * 4
-    if sent > 0.55 * plain:
+    run = student.ranks(run_fp16_average, 2, [(flat,) for flat in flats])
+    n_sent, n_float32 = run.bytes_sent(1), 500 * 4
+    if n_sent > 0.55 * n_float32:
         raise Feedback(
-            f"fp16_average: rank 1 sent {sent} bytes of 500 numbers. In which dtype did they travel?"
+            f"fp16_average: rank 1 sent {n_sent} bytes of 500 numbers. In which dtype did they travel?"
         )
-    if sent == 0:
+    if n_sent == 0:
         raise Feedback("fp16_average: rank 1 sent nothing.")
 
 
@@ -898,40 +901,40 @@ def many_ranks_do_not_overflow_either(student, rng):
     for n in (7, 1):
         flats = [rng.uniform(55_000, 64_000, size=9).astype(np.float32) for _ in range(n)]
         flats[0][0] = flats[0][1] = 0.0
-        run = student.ranks(half, n, [(flat,) for flat in flats])
+        run = student.ranks(run_fp16_average, n, [(flat,) for flat in flats])
         for got, _, _ in run.results:
-            if not same(got, np.mean(flats, axis=0), rtol=5e-3, atol=1.0):
+            if not is_same(got, np.mean(flats, axis=0), rtol=5e-3, atol=1.0):
                 raise Feedback(
                     f"fp16_average of numbers near 60,000 is wrong on {n} ranks.",
                     hint="For how many ranks is the largest number on the way small enough?",
                 )
 
 
-def sparse(comm, flats, memory, k):
+def run_top_k_average(comm, flats, memory, k):
     """Run a few steps; return each average, the memory after it, and the input."""
     import torch
 
     left_out, steps = torch.from_numpy(memory.copy()), []
     for flat in flats:
-        given = torch.from_numpy(flat.copy())
-        got = top_k_average(comm, given, left_out, k)
-        steps.append((got.numpy(), left_out.numpy().copy(), given.numpy()))
+        own_flat = torch.from_numpy(flat.copy())
+        got = top_k_average(comm, own_flat, left_out, k)
+        steps.append((got.numpy(), left_out.numpy().copy(), own_flat.numpy()))
     return steps
 
 
-def largest(flats, memories, k):
+def average_largest(flats, memories, k):
     """Return the average and the new memories that top-k gives."""
     total, after = np.zeros_like(flats[0]), []
     for flat, memory in zip(flats, memories, strict=True):
-        said = memory + flat
-        at = np.argsort(-np.abs(said))[:k]
-        total[at] += said[at]
-        said[at] = 0
-        after.append(said)
+        corrected = memory + flat
+        at = np.argsort(-np.abs(corrected))[:k]
+        total[at] += corrected[at]
+        corrected[at] = 0
+        after.append(corrected)
     return total / len(flats), after
 
 
-def run_sparse(student, rng, n, elements=60, k=7, steps=3):
+def ask_top_k_average(student, rng, n, elements=60, k=7, steps=3):
     """Return (inputs by rank, memories by rank, run); some positions are picked by all."""
     flats = [[rng.normal(size=elements).astype(np.float32) for _ in range(steps)] for _ in range(n)]
     shared = rng.integers(0, elements)
@@ -941,7 +944,9 @@ def run_sparse(student, rng, n, elements=60, k=7, steps=3):
     return (
         flats,
         memories,
-        student.ranks(sparse, n, [(f, m, k) for f, m in zip(flats, memories, strict=True)]),
+        student.ranks(
+            run_top_k_average, n, [(f, m, k) for f, m in zip(flats, memories, strict=True)]
+        ),
     )
 
 
@@ -949,24 +954,24 @@ def run_sparse(student, rng, n, elements=60, k=7, steps=3):
 def the_largest_entries_are_averaged(student, rng):
     """the average of what the ranks sent: the k largest of memory plus gradient on each"""
     for n, k in ((2, 7), (3, 5), (1, 3)):
-        flats, memories, run = run_sparse(student, rng, n, k=k)
+        flats, memories, run = ask_top_k_average(student, rng, n, k=k)
         first = [flat[0] for flat in flats]
-        expected, _ = largest(first, memories, k)
+        expected, _ = average_largest(first, memories, k)
         for rank, steps in enumerate(run.results):
             got = steps[0][0]
-            if same(got, expected):
+            if is_same(got, expected):
                 continue
             called = f"top_k_average with k = {k} on {n} ranks"
             hint = "Pick by hand on a gradient of five numbers, and compare."
-            if same(got, n * expected):
+            if is_same(got, n * expected):
                 hint = "That is the sum over the ranks."
-            elif same(got, largest(first, [0 * m for m in memories], k)[0]):
+            elif is_same(got, average_largest(first, [0 * m for m in memories], k)[0]):
                 hint = "What was left out in earlier steps is not in it."
             elif np.shape(got) != np.shape(expected):
                 hint = f"It has the shape {np.shape(got)}, the gradient {np.shape(expected)}."
             elif (got != 0).sum() < (expected != 0).sum():
                 hint = "Some entries are missing. Largest means: far from zero on either side."
-            elif same(got != 0, expected != 0):
+            elif is_same(got != 0, expected != 0):
                 hint = "The positions are right. Did two ranks send the same position?"
             close(got, expected, called=f"{called}: rank {rank}'s first average", hint=hint, **NEAR)
 
@@ -974,23 +979,23 @@ def the_largest_entries_are_averaged(student, rng):
 @check("top_k_average", weight=2, requires="the_largest_entries_are_averaged")
 def nothing_is_lost_only_late(student, rng):
     """what is not sent stays in left_out, what is sent leaves it, over several steps"""
-    flats, memories, run = run_sparse(student, rng, 2)
+    flats, memories, run = ask_top_k_average(student, rng, 2)
     for step in range(3):
         before = memories
-        expected, memories = largest([flat[step] for flat in flats], memories, 7)
+        expected, memories = average_largest([flat[step] for flat in flats], memories, 7)
         for rank, steps in enumerate(run.results):
             got, left_out, _ = steps[step]
-            if not same(left_out, memories[rank]):
+            if not is_same(left_out, memories[rank]):
                 hint = "Its sum with what was sent should be memory plus gradient."
-                if same(left_out, before[rank]):
+                if is_same(left_out, before[rank]):
                     hint = "It is what it was before the call. Which line changes it in place?"
-                elif same(left_out, 0 * left_out):
+                elif is_same(left_out, 0 * left_out):
                     hint = "It is empty: whatever is small is forgotten."
                 elif (left_out == 0).sum() == 0:
                     hint = "What has been sent is still in it, and will be said again."
                 called = f"top_k_average, k = 7: after step {step + 1}, left_out of rank {rank}"
                 close(left_out, memories[rank], called=called, hint=hint, **NEAR)
-            if not same(got, expected):
+            if not is_same(got, expected):
                 raise Feedback(
                     f"top_k_average: left_out is right after step {step + 1}, and the average of "
                     "that step is not what the ranks took out of it, added up and divided."
@@ -1000,20 +1005,20 @@ def nothing_is_lost_only_late(student, rng):
 @check("top_k_average", requires="the_largest_entries_are_averaged")
 def the_gradient_is_left_alone(student, rng):
     """`flat` is not modified"""
-    flats, _, run = run_sparse(student, rng, 2)
+    flats, _, run = ask_top_k_average(student, rng, 2)
     for rank, steps in enumerate(run.results):
-        if not all(same(given, flat) for (_, _, given), flat in zip(steps, flats[rank])):
+        if not all(is_same(after, flat) for (_, _, after), flat in zip(steps, flats[rank])):
             raise Feedback("top_k_average changed `flat`. It should change left_out only.")
 
 
 @check("top_k_average", requires="the_largest_entries_are_averaged")
 def only_k_entries_travel(student, rng):
     """a rank sends its k values and k positions, in 8 bytes an entry"""
-    _, _, run = run_sparse(student, rng, 2, elements=2000, k=20, steps=1)
-    sent = run.bytes_sent(1)
-    if sent > 8 * 20:
+    _, _, run = ask_top_k_average(student, rng, 2, elements=2000, k=20, steps=1)
+    n_sent = run.bytes_sent(1)
+    if n_sent > 8 * 20:
         raise Feedback(
-            f"top_k_average: rank 1 of 2 sent {sent} bytes for k = 20 of 2,000 entries. "
+            f"top_k_average: rank 1 of 2 sent {n_sent} bytes for k = 20 of 2,000 entries. "
             "A value has 4 bytes; how many has a position, and which dtype has so many?"
         )
 
@@ -1027,11 +1032,11 @@ def positions_far_back_arrive(student, rng):
     memories = [np.zeros(100_000, np.float32) for _ in range(2)]
     hint = "Which is the largest position that your dtype can hold?"
     try:
-        run = student.ranks(sparse, 2, [([f], m, 3) for f, m in zip(flats, memories)])
+        run = student.ranks(run_top_k_average, 2, [([f], m, 3) for f, m in zip(flats, memories)])
     except StudentError as error:
         raise Feedback(f"top_k_average of 100,000: {error.type_name}.", hint=hint) from error
-    expected, _ = largest(flats, memories, 3)
-    if not all(same(steps[0][0], expected) for steps in run.results):
+    expected, _ = average_largest(flats, memories, 3)
+    if not all(is_same(steps[0][0], expected) for steps in run.results):
         raise Feedback("top_k_average of 100,000 entries is wrong.", hint=hint)
 
 
@@ -1042,27 +1047,27 @@ def all_entries_are_the_plain_average(student, rng):
         called = f"top_k_average with k = N on {n} ranks"
         hint = "Nothing should be left out. What of your code takes k for less than N?"
         try:
-            flats, memories, run = run_sparse(student, rng, n, elements=9, k=9, steps=2)
+            flats, memories, run = ask_top_k_average(student, rng, n, elements=9, k=9, steps=2)
         except StudentError as error:
             raise Feedback(f"{called}: {error.type_name}.", hint=hint) from error
-        expected, _ = largest([flat[0] for flat in flats], memories, 9)
+        expected, _ = average_largest([flat[0] for flat in flats], memories, 9)
         for steps in run.results:
-            if not same(steps[0][0], expected) or np.any(steps[0][1]):
+            if not is_same(steps[0][0], expected) or np.any(steps[0][1]):
                 raise Feedback(f"{called} is not the average of all.", hint=hint)
 
 
-def thin(comm, matrices, q, memory):
+def run_low_rank_average(comm, matrices, q, memory):
     """Run a few steps; return each average, q and the memory after it, and the input."""
     import torch
 
     left_out, q, steps = torch.from_numpy(memory.copy()), torch.from_numpy(q.copy()), []
     for matrix in matrices:
-        given = torch.from_numpy(matrix.copy())
-        result = low_rank_average(comm, given, q, left_out)
+        own_matrix = torch.from_numpy(matrix.copy())
+        result = low_rank_average(comm, own_matrix, q, left_out)
         if not isinstance(result, tuple | list) or len(result) != 2:
             raise TypeError("low_rank_average returns two: the average, and q for the next step")
         got, q = result
-        steps.append((got.numpy(), q.numpy().copy(), left_out.numpy().copy(), given.numpy()))
+        steps.append((got.numpy(), q.numpy().copy(), left_out.numpy().copy(), own_matrix.numpy()))
     return steps
 
 
@@ -1075,11 +1080,13 @@ def power_step(matrices, q, memories):
     return p @ mean.T, mean, [f - p @ o.T for f, o in zip(full, own, strict=True)]
 
 
-def run_thin(student, rng, n, r, steps=3, shape=(8, 6)):
+def ask_low_rank_average(student, rng, n, r, steps=3, shape=(8, 6)):
     matrices = [[rng.normal(size=shape) for _ in range(steps)] for _ in range(n)]
     memories = [rng.normal(size=shape) for _ in range(n)]
     q = rng.normal(size=(shape[1], r))
-    run = student.ranks(thin, n, [(m, q, e) for m, e in zip(matrices, memories, strict=True)])
+    run = student.ranks(
+        run_low_rank_average, n, [(m, q, e) for m, e in zip(matrices, memories, strict=True)]
+    )
     return matrices, memories, q, run
 
 
@@ -1087,17 +1094,17 @@ def run_thin(student, rng, n, r, steps=3, shape=(8, 6)):
 def the_average_is_a_power_step(student, rng):
     """the average is P Q^T of one step of power iteration from the given q"""
     for n, r in ((2, 1), (3, 2), (1, 2)):
-        matrices, memories, q, run = run_thin(student, rng, n, r, steps=1)
+        matrices, memories, q, run = ask_low_rank_average(student, rng, n, r, steps=1)
         first = [m[0] for m in matrices]
         expected = power_step(first, q, memories)[0]
         for rank, steps in enumerate(run.results):
             got = steps[0][0]
-            if same(got, expected):
+            if is_same(got, expected):
                 continue
             hint = "Follow the three lines with matrices of 2 by 2."
-            if same(got, n * expected) and n > 1:
+            if is_same(got, n * expected) and n > 1:
                 hint = "It is the sum over the ranks. Which of the two all-reduces is an average?"
-            elif same(got, power_step(first, q, [0 * e for e in memories])[0]):
+            elif is_same(got, power_step(first, q, [0 * e for e in memories])[0]):
                 hint = "What was left out before is not in it."
             elif np.shape(got) != np.shape(expected):
                 hint = f"It has the shape {np.shape(got)}, the gradient {np.shape(expected)}."
@@ -1108,19 +1115,19 @@ def the_average_is_a_power_step(student, rng):
 @check("low_rank_average", weight=2, requires="the_average_is_a_power_step")
 def memory_and_q_go_on_to_the_next_step(student, rng):
     """left_out keeps what was not sent, q is the next step's start, over several steps"""
-    matrices, memories, q, run = run_thin(student, rng, 2, 2)
+    matrices, memories, q, run = ask_low_rank_average(student, rng, 2, 2)
     for step in range(3):
         before = memories
         expected, q, memories = power_step([m[step] for m in matrices], q, memories)
         for rank, steps in enumerate(run.results):
             got, _, left_out, _ = steps[step]
-            if not same(left_out, memories[rank]):
+            if not is_same(left_out, memories[rank]):
                 hint = "Its memory and gradient, less P times its own factor."
-                if same(left_out, before[rank]):
+                if is_same(left_out, before[rank]):
                     hint = "It is what it was before the call. Which line changes it in place?"
-                elif same(left_out, memories[1 - rank]):
+                elif is_same(left_out, memories[1 - rank]):
                     hint = "It is another rank's."
-                elif same(sum(s[step][2] for s in run.results), sum(memories)):
+                elif is_same(sum(s[step][2] for s in run.results), sum(memories)):
                     hint = "Over all ranks together nothing is lost. Whose factor was taken off?"
                 called = f"low_rank_average, r = 2: after step {step + 1}, left_out of rank {rank}"
                 close(left_out, memories[rank], called=called, hint=hint, **NEAR)
@@ -1133,19 +1140,19 @@ def memory_and_q_go_on_to_the_next_step(student, rng):
 @check("low_rank_average", requires="the_average_is_a_power_step")
 def the_matrix_is_left_alone(student, rng):
     """`matrix` is not modified"""
-    matrices, _, _, run = run_thin(student, rng, 2, 1)
+    matrices, _, _, run = ask_low_rank_average(student, rng, 2, 1)
     for rank, steps in enumerate(run.results):
-        if not all(same(step[3], m) for step, m in zip(steps, matrices[rank])):
+        if not all(is_same(step[3], m) for step, m in zip(steps, matrices[rank])):
             raise Feedback("low_rank_average changed `matrix`. It should change left_out only.")
 
 
 @check("low_rank_average", requires="the_average_is_a_power_step")
 def only_the_factors_travel(student, rng):
     """two all-reduces, of (m, r) and of (n, r)"""
-    _, _, _, run = run_thin(student, rng, 2, 2, steps=1, shape=(9, 7))
-    if carried(run) > 9 * 2 + 7 * 2:
+    _, _, _, run = ask_low_rank_average(student, rng, 2, 2, steps=1, shape=(9, 7))
+    if count_elements_sent(run) > 9 * 2 + 7 * 2:
         raise Feedback(
-            f"low_rank_average: a gradient of (9, 7), r = 2: a rank sent {carried(run)} elements. "
+            f"low_rank_average: a gradient of (9, 7), r = 2: a rank sent {count_elements_sent(run)} elements. "
             "Which two matrices say all there is to say?"
         )
 
@@ -1156,9 +1163,9 @@ def a_gradient_of_zeros_is_no_division(student, rng):
     shape, q = (8, 6), rng.normal(size=(6, 2))
     column, row = rng.normal(size=(8, 1)), rng.normal(size=(1, 6))
     for matrix in (np.zeros(shape), column @ row):
-        run = student.ranks(thin, 2, [([matrix], q, np.zeros(shape))] * 2)
+        run = student.ranks(run_low_rank_average, 2, [([matrix], q, np.zeros(shape))] * 2)
         for steps in run.results:
-            if not same(steps[0][0], matrix):  # NaN is not
+            if not is_same(steps[0][0], matrix):  # NaN is not
                 raise Feedback(
                     "low_rank_average of zeros, or of a matrix of rank 1 with r = 2, is wrong.",
                     hint="A layer may have a gradient of zeros. Does your code divide by a length?",
@@ -1174,12 +1181,16 @@ def single_precision_and_wide_matrices(student, rng):
         q = rng.normal(size=(shape[1], 2)).astype(np.float32)
         hint = "Training is in float32. Which tensor of yours has another dtype, or is transposed?"
         try:
-            run = student.ranks(thin, 4, [([m], q, e) for m, e in zip(matrices, memories)])
+            run = student.ranks(
+                run_low_rank_average, 4, [([m], q, e) for m, e in zip(matrices, memories)]
+            )
         except StudentError as error:
             raise Feedback(f"low_rank_average, {shape}: {error.type_name}.", hint=hint) from error
         expected, _, after = power_step(matrices, q, memories)
         for rank, ((got, _, left_out, _),) in enumerate(run.results):
-            right = same(got, expected, 1e-3, 1e-3) and same(left_out, after[rank], 1e-3, 1e-3)
+            right = is_same(got, expected, 1e-3, 1e-3) and is_same(
+                left_out, after[rank], 1e-3, 1e-3
+            )
             if not right or np.asarray(got).dtype != np.float32:
                 raise Feedback(f"low_rank_average of float32 {shape} is wrong.", hint=hint)
 
@@ -1187,7 +1198,7 @@ def single_precision_and_wide_matrices(student, rng):
 # ---- 6. RoundRobin
 
 
-def in_turn(factors, values, ops, rank, size):
+def run_in_turn(factors, values, ops, rank, size):
     """Return what the all-reduces gave on groups that multiply by a factor of their own."""
 
     class Later:
@@ -1215,7 +1226,7 @@ def in_turn(factors, values, ops, rank, size):
     return got, (groups.rank, groups.size)
 
 
-def run_turns(student, rng, count=None):
+def ask_round_robin(student, rng, count=None):
     count = count or int(rng.integers(2, 5))
     factors = [float(f) for f in rng.permutation(50)[:count] + 2]
     values = [float(v) for v in rng.uniform(1, 9, size=9)]
@@ -1223,20 +1234,20 @@ def run_turns(student, rng, count=None):
     ops[0], ops[1] = ("sum", True), ("max", False)
     size = int(rng.integers(2, 90))
     place = int(rng.integers(0, size)), size
-    got, told = student.probe(
-        in_turn, factors=factors, values=values, ops=ops, rank=place[0], size=size
+    got, rank_and_size = student.probe(
+        run_in_turn, factors=factors, values=values, ops=ops, rank=place[0], size=size
     )
-    return count, factors, values, ops, got, (place, tuple(told))
+    return count, factors, values, ops, got, (place, tuple(rank_and_size))
 
 
 @check("RoundRobin", weight=2)
 def the_groups_take_turns(student, rng):
     """the k-th all-reduce is carried by group k modulo their number"""
     for _ in range(2):
-        count, factors, values, ops, got, _ = run_turns(student, rng)
+        count, factors, values, ops, got, _ = ask_round_robin(student, rng)
         for k, ((_, result), value, (op, _)) in enumerate(zip(got, values, ops, strict=True)):
-            plain = result - (0.5 if op == "max" else 0.0)
-            by = [g for g, factor in enumerate(factors) if abs(plain - value * factor) < 1e-6]
+            product = result - (0.5 if op == "max" else 0.0)
+            by = [g for g, factor in enumerate(factors) if abs(product - value * factor) < 1e-6]
             if by != [k % count]:
                 who = f"group {by[0]}" if by else "no group, or with another op"
                 raise Feedback(
@@ -1248,11 +1259,11 @@ def the_groups_take_turns(student, rng):
 @check("RoundRobin", requires="the_groups_take_turns")
 def an_asynchronous_call_stays_one(student, rng):
     """async_op is handed on to the group"""
-    *_, ops, got, _ = run_turns(student, rng)
-    for (later, _), (_, asked) in zip(got, ops, strict=True):
-        if later != asked:
+    *_, ops, got, _ = ask_round_robin(student, rng)
+    for (later, _), (_, async_op) in zip(got, ops, strict=True):
+        if later != async_op:
             raise Feedback(
-                f"RoundRobin: all_reduce with async_op={asked} returned "
+                f"RoundRobin: all_reduce with async_op={async_op} returned "
                 f"{'a handle' if later else 'a result'}. What is gained if each is waited for?"
             )
 
@@ -1260,15 +1271,15 @@ def an_asynchronous_call_stays_one(student, rng):
 @check("RoundRobin", requires="the_groups_take_turns")
 def it_has_the_groups_rank_and_size(student, rng):
     """rank and size are those of the groups"""
-    *_, (place, told) = run_turns(student, rng, count=2)
-    if told != place:
+    *_, (place, rank_and_size) = ask_round_robin(student, rng, count=2)
+    if rank_and_size != place:
         raise Feedback(
             f"RoundRobin: its groups have rank {place[0]} and size {place[1]}; it says "
-            f"rank {told[0]} and size {told[1]}."
+            f"rank {rank_and_size[0]} and size {rank_and_size[1]}."
         )
 
 
-def two_in_turns(factors, calls):
+def run_two_in_turns(factors, calls):
     """Return what the all-reduces of two RoundRobins gave, called in a mixed order."""
 
     class Group:
@@ -1292,7 +1303,7 @@ def two_of_them_count_apart(student, rng):
     calls = [(0, 1.0), (1, 1.0), (0, 2.0), *calls]
     hint = "Two models are trained in one program. Whose calls does each of them count?"
     try:
-        got = student.probe(two_in_turns, factors=factors, calls=calls)
+        got = student.probe(run_two_in_turns, factors=factors, calls=calls)
     except StudentError as error:
         raise Feedback(f"two RoundRobins: {error.type_name}.", hint=hint) from error
     turns = [0, 0]

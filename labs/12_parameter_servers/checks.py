@@ -15,7 +15,7 @@ WITHHELD = (
 LAB = LabSettings(wall_s=120.0, preload=("numpy", "ddp_lab"), withheld=WITHHELD)
 
 
-def one_rank(comm, w, lr, steps, slope, shift):
+def run_rank(comm, w, lr, steps, slope, shift):
     """Rank 0 serves; a worker's gradient is slope * w + shift, and it keeps what it pulled."""
     import numpy as np
 
@@ -30,7 +30,7 @@ def one_rank(comm, w, lr, steps, slope, shift):
     return pulled, True
 
 
-def served(student, rng, n, steps, lr=0.1):
+def ask_serve(student, rng, n, steps, lr=0.1):
     """Return the run, and what w is before each step and at the end."""
     w = rng.normal(size=(3, 2))
     inputs = [
@@ -41,7 +41,7 @@ def served(student, rng, n, steps, lr=0.1):
         grads = [slope * versions[-1] + shift * (step + 1) for *_, slope, shift in inputs[1:]]
         versions.append(versions[-1] - lr * np.mean(grads, axis=0))
     try:
-        return student.ranks(one_rank, n, inputs), versions, inputs
+        return student.ranks(run_rank, n, inputs), versions, inputs
     except StudentError as error:
         if error.type_name != "Deadlock":
             raise
@@ -55,7 +55,7 @@ def served(student, rng, n, steps, lr=0.1):
 def the_result_is_one_process_on_the_mean(student, rng):
     """the trained parameters are those of one process on the mean gradient"""
     for n, steps in ((3, 1), (4, 3), (2, 2)):
-        run, versions, inputs = served(student, rng, n, steps)
+        run, versions, inputs = ask_serve(student, rng, n, steps)
         got = run.results[0][0]
         if np.shape(got) == (3, 2) and np.allclose(got, versions[-1]):
             continue
@@ -63,7 +63,7 @@ def the_result_is_one_process_on_the_mean(student, rng):
         if steps == 1 and np.shape(got) == (3, 2):
             w, lr = inputs[0][:2]
             total = sum(slope * w + shift for *_, slope, shift in inputs[1:])
-            for share, says in (
+            for share, explanation in (
                 (
                     1.0,
                     "That is the sum of the gradients. What should twice as many workers change?",
@@ -72,7 +72,7 @@ def the_result_is_one_process_on_the_mean(student, rng):
                 (-1 / (n - 1), "That goes up the slope."),
                 (0.0, "Nothing has changed. Where does the mean go?"),
             ):
-                hint = says if np.allclose(got, w - lr * share * total) else hint
+                hint = explanation if np.allclose(got, w - lr * share * total) else hint
         called = f"serve with {n - 1} workers and {steps} steps: the trained w"
         close(got, versions[-1], called=called, hint=hint)
 
@@ -80,7 +80,7 @@ def the_result_is_one_process_on_the_mean(student, rng):
 @check("serve", weight=2)
 def all_workers_of_a_step_pull_the_same_parameters(student, rng):
     """in each step every worker is sent the parameters as the step before left them"""
-    run, versions, _ = served(student, rng, 4, 3)
+    run, versions, _ = ask_serve(student, rng, 4, 3)
     for worker in (1, 2, 3):
         for step, got in enumerate(run.results[worker][0]):
             if np.shape(got) != (3, 2) or not np.allclose(got, versions[step]):
@@ -92,7 +92,7 @@ def all_workers_of_a_step_pull_the_same_parameters(student, rng):
 @check("serve", requires="the_result_is_one_process_on_the_mean")
 def the_callers_parameters_stay_as_they_were(student, rng):
     """w is the same after the call"""
-    run, _, _ = served(student, rng, 3, 2)
+    run, _, _ = ask_serve(student, rng, 3, 2)
     if not run.results[0][1]:
         raise Feedback("serve changed the array w that it was given. What could it change instead?")
 
@@ -100,7 +100,7 @@ def the_callers_parameters_stay_as_they_were(student, rng):
 @check("serve", hidden=True)
 def one_message_to_each_worker_and_step(student, rng):
     """the server sends each worker its parameters once a step, and no byte more"""
-    run, _, _ = served(student, rng, 4, 3)
+    run, _, _ = ask_serve(student, rng, 4, 3)
     to = [sum(m.src == 0 and m.dst == worker for m in run.messages) for worker in (1, 2, 3)]
     if to != [3, 3, 3] or run.bytes_sent(0) != 9 * 48:
         raise Feedback(
@@ -127,11 +127,11 @@ def a_share_to_every_worker(student, rng):
             raise Feedback(f"server_bytes({workers}, {servers}, {n_bytes}) gave {got:g}. {hint}")
 
 
-def table(rng, workers, steps):
+def draw_times(rng, workers, steps):
     return rng.uniform(0.25, 5.0, size=(workers, steps))
 
 
-def near(got, other, right):
+def is_near(got, other, right):
     """Return whether `got` is this other number, which is not the right one."""
     return abs(got - other) <= 1e-9 * right < abs(other - right)
 
@@ -140,17 +140,17 @@ def near(got, other, right):
 def a_synchronous_step_lasts_as_long_as_its_slowest_worker(student, rng):
     """every synchronous step lasts as long as its slowest worker"""
     for workers, steps in ((3, 5), (5, 3), (1, 4)):
-        times = table(rng, workers, steps)
+        times = draw_times(rng, workers, steps)
         got = to_number(student.call("sync_time", times))
         right = times.max(axis=0).sum()
         hint = "Write down when step 1 can begin, for 2 workers and 2 steps."
-        if near(got, times.sum(axis=1).max(), right):
+        if is_near(got, times.sum(axis=1).max(), right):
             hint = "So long the slowest worker computes alone. Who waits for whom after each step?"
-        elif near(got, times.mean(axis=0).sum(), right):
+        elif is_near(got, times.mean(axis=0).sum(), right):
             hint = "Does a step end when the average worker has ended it?"
-        elif near(got, times.sum(), right):
+        elif is_near(got, times.sum(), right):
             hint = "The workers compute at the same time."
-        elif near(got, times.max(axis=1).sum(), right):
+        elif is_near(got, times.max(axis=1).sum(), right):
             hint = "Which axis are the workers?"
         if not abs(got - right) <= 1e-9 * right:
             raise Feedback(f"sync_time of {workers} workers and {steps} steps gave {got:g}. {hint}")
@@ -160,15 +160,15 @@ def a_synchronous_step_lasts_as_long_as_its_slowest_worker(student, rng):
 def without_waiting_the_slowest_worker_decides(student, rng):
     """an asynchronous run lasts as long as the worker with the longest sum"""
     for workers, steps in ((3, 5), (5, 3), (1, 4)):
-        times = table(rng, workers, steps)
+        times = draw_times(rng, workers, steps)
         got = to_number(student.call("async_time", times))
         right = times.sum(axis=1).max()
         hint = "When is each worker done, if it never waits?"
-        if near(got, times.sum(axis=1).mean(), right):
+        if is_near(got, times.sum(axis=1).mean(), right):
             hint = "The run is over when the last worker is done, not the average one."
-        elif near(got, times.max(axis=0).sum(), right):
+        elif is_near(got, times.max(axis=0).sum(), right):
             hint = "That waits for the slowest after each step."
-        elif near(got, times.sum(axis=0).max(), right):
+        elif is_near(got, times.sum(axis=0).max(), right):
             hint = "Which axis are the steps?"
         if not abs(got - right) <= 1e-9 * right:
             raise Feedback(
@@ -206,7 +206,7 @@ def any_worker_and_the_slowest_too(student, rng):
         raise Feedback("may_pull([7], 0, 0) is False. For whom should the only worker wait?")
 
 
-def ends_of(times, staleness):
+def compute_ends(times, staleness):
     ends = np.zeros_like(times)
     for t in range(times.shape[1]):
         limit = ends[:, t - 1 - staleness].max() if t - 1 - staleness >= 0 else 0.0
@@ -218,7 +218,7 @@ def ends_of(times, staleness):
 def no_staleness_is_synchronous_and_no_bound_asynchronous(student, rng):
     """staleness 0 gives the synchronous time, and one of all steps the asynchronous"""
     for workers, steps in ((3, 6), (4, 5)):
-        times = table(rng, workers, steps)
+        times = draw_times(rng, workers, steps)
         for staleness, right, kind in (
             (0, times.max(axis=0).sum(), "synchronous"),
             (steps, times.sum(axis=1).max(), "asynchronous"),
@@ -235,12 +235,12 @@ def no_staleness_is_synchronous_and_no_bound_asynchronous(student, rng):
 def each_step_waits_for_the_step_that_the_bound_names(student, rng):
     """step t begins when all have ended step t - 1 - staleness"""
     for staleness in (1, 2, int(rng.integers(3, 6))):
-        times = table(rng, 4, 12)
+        times = draw_times(rng, 4, 12)
         times[1, ::3] += 6.0
         got = to_number(student.call("ssp_time", times, staleness))
-        right = ends_of(times, staleness).max()
+        right = compute_ends(times, staleness).max()
         if not abs(got - right) <= 1e-9 * right:
-            near = {s: ends_of(times, s).max() for s in (staleness - 1, staleness + 1)}
+            near = {s: compute_ends(times, s).max() for s in (staleness - 1, staleness + 1)}
             hint = "Fill a table of 2 workers and 4 steps by hand."
             for other, value in near.items():
                 if abs(got - value) < 1e-9 and value != right:
@@ -257,10 +257,10 @@ def times_are_left_alone(student, rng):
         seconds = ssp_time(times, 1)
         return float(seconds), bool((times == before).all())
 
-    times = table(rng, 1, 7)
-    seconds, kept = student.probe(keep, times=times)
+    times = draw_times(rng, 1, 7)
+    seconds, unchanged = student.probe(keep, times=times)
     close(seconds, times.sum(), called="ssp_time of one worker", hint="For whom does it wait?")
-    if not kept:
+    if not unchanged:
         raise Feedback("ssp_time changed its argument.", hint="Which array do you fill?")
 
 
@@ -268,7 +268,7 @@ def times_are_left_alone(student, rng):
 def a_step_ends_with_the_nth_gradient(student, rng):
     """the step ends with the n-th gradient to come, and the mean is over the steps"""
     for workers, backups in ((3, 2), (2, 0), (1, 3), (5, 1)):
-        times = table(rng, workers + backups, 6) + np.arange(6) / 64
+        times = draw_times(rng, workers + backups, 6) + np.arange(6) / 64
         got = to_number(student.call("backup_time", times, workers))
         ordered = np.sort(times, axis=0)
         right = ordered[workers - 1].mean()
@@ -306,7 +306,7 @@ def the_speedup_is_shared_among_all_who_are_paid(student, rng):
             )
 
 
-def timed(student, rng, workers, servers, alpha, beta):
+def ask_server_time(student, rng, workers, servers, alpha, beta):
     n_bytes = 4 * servers * int(rng.integers(100, 999))
     got = to_number(student.call("server_time", n_bytes, workers, servers, alpha, beta))
     return got, n_bytes
@@ -317,7 +317,7 @@ def bytes_of_the_busiest_rank(student, rng):
     """without latency, the busiest rank's bytes travel twice: a pull and a push"""
     for workers, servers in ((8, 1), (8, 4), (3, 3), (2, 6)):
         beta = float(rng.uniform(0.5, 1.5))
-        got, n_bytes = timed(student, rng, workers, servers, 0.0, beta)
+        got, n_bytes = ask_server_time(student, rng, workers, servers, 0.0, beta)
         right = 2 * max(workers, servers) * n_bytes / servers * beta
         hint = "How many messages does the busiest rank have, and how many bytes has each?"
         if abs(got - right / 2) < 1e-9 * right:
@@ -337,7 +337,7 @@ def latencies_of_the_busiest_rank(student, rng):
     """every message of the busiest rank pays its latency too"""
     for workers, servers in ((8, 1), (8, 4), (2, 6), (1, 1)):
         alpha, beta = (float(x) for x in rng.uniform(0.5, 1.5, size=2))
-        got, n_bytes = timed(student, rng, workers, servers, alpha, beta)
+        got, n_bytes = ask_server_time(student, rng, workers, servers, alpha, beta)
         right = 2 * max(workers, servers) * (alpha + n_bytes / servers * beta)
         if not abs(got - right) <= 1e-9 * right:
             spent = got - 2 * max(workers, servers) * n_bytes / servers * beta

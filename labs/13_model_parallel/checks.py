@@ -24,7 +24,7 @@ LAB = replace(RANK_SETTINGS, preload=("numpy", "torch", LATE, "ddp_lab"), withhe
 # ---- 1. naive_step
 
 
-def stepped(comm, weight, x, labels, name):
+def run_step(comm, weight, x, labels, name):
     """Take a step with stages x -> tanh(x w); return loss, gradient, weight and runs of the stage."""
     import torch
 
@@ -39,21 +39,21 @@ def stepped(comm, weight, x, labels, name):
             return torch.tanh(x @ self.w)
 
     stage = Layer()
-    given = None if x is None else torch.from_numpy(x)
+    stage_input = None if x is None else torch.from_numpy(x)
     target = None if labels is None else torch.from_numpy(labels)
-    loss = globals()[name](comm, stage, given, target)
+    loss = globals()[name](comm, stage, stage_input, target)
     grad = None if stage.w.grad is None else stage.w.grad.numpy()
     loss = None if loss is None else torch.as_tensor(loss, dtype=torch.float64).item()
     return loss, grad, stage.w.detach().numpy(), stage.forwards
 
 
-def network(rng, ranks, rows=5, width=4):
+def draw_network(rng, ranks, rows=5, width=4):
     """Return a weight a rank, and a batch with labels, in double precision."""
     weights = [rng.normal(size=(width, width)) for _ in range(ranks)]
     return weights, rng.normal(size=(rows, width)), rng.integers(0, width, size=rows)
 
 
-def one_process(weights, x, labels):
+def compute_alone(weights, x, labels):
     """Return loss and gradients of tanh layers under cross entropy, by hand."""
     inputs = [x]
     for w in weights:
@@ -71,12 +71,12 @@ def one_process(weights, x, labels):
     return loss, grads
 
 
-def naive_run(student, rng, ranks, **sizes):
-    weights, x, labels = network(rng, ranks, **sizes)
+def ask_naive_step(student, rng, ranks, **sizes):
+    weights, x, labels = draw_network(rng, ranks, **sizes)
     xs, targets = [x, *[None] * (ranks - 1)], [*[None] * (ranks - 1), labels]
     inputs = [(w, *own, "naive_step") for w, *own in zip(weights, xs, targets, strict=True)]
     try:
-        run = student.ranks(stepped, ranks, inputs)
+        run = student.ranks(run_step, ranks, inputs)
     except StudentError as error:
         if "NoneType" not in str(error):
             raise
@@ -84,28 +84,28 @@ def naive_run(student, rng, ranks, **sizes):
             f"naive_step: {str(error).rstrip('. ')}.",
             hint="x.grad is None where nobody asked torch to keep it: x.requires_grad_().",
         ) from error
-    return run, weights, *one_process(weights, x, labels)
+    return run, weights, *compute_alone(weights, x, labels)
 
 
 @check("naive_step", weight=3)
 def gradients_are_those_of_one_process(student, rng):
     """after a step every stage has the gradient that one process would have"""
     for ranks in (3, 2):
-        run, _, _, grads = naive_run(student, rng, ranks)
+        run, _, _, grads = ask_naive_step(student, rng, ranks)
         for rank, ((_, got, _, _), expected) in enumerate(zip(run.results, grads, strict=True)):
-            told = f"naive_step on {ranks} ranks: the stage of rank {rank}"
+            place = f"naive_step on {ranks} ranks: the stage of rank {rank}"
             if got is None:
-                raise Feedback(f"{told} has no gradient. Which backward is to make it?")
+                raise Feedback(f"{place} has no gradient. Which backward is to make it?")
             if not np.allclose(got, expected, rtol=1e-9, atol=1e-12):
                 hint = "Which gradient does the rank behind send: of its output, or its input?"
-                called = f"{told}: its gradient, beside that of one process,"
+                called = f"{place}: its gradient, beside that of one process,"
                 close(got, expected, called=called, hint=hint, rtol=1e-9, atol=1e-12)
 
 
 @check("naive_step")
 def the_loss_is_returned_on_the_last_rank_alone(student, rng):
     """the last rank returns the loss, the others None"""
-    run, _, loss, _ = naive_run(student, rng, 3)
+    run, _, loss, _ = ask_naive_step(student, rng, 3)
     got = [result[0] for result in run.results]
     if got[-1] is None or not np.isclose(got[-1], loss, rtol=1e-9):
         raise Feedback(f"naive_step: the last rank returned {got[-1]!r}, the loss is {loss:.6f}.")
@@ -116,7 +116,7 @@ def the_loss_is_returned_on_the_last_rank_alone(student, rng):
 @check("naive_step", requires="gradients_are_those_of_one_process")
 def one_array_goes_each_way(student, rng):
     """between two stages one array goes forward and one back, and weights stay as they are"""
-    run, weights, _, _ = naive_run(student, rng, 3)
+    run, weights, _, _ = ask_naive_step(student, rng, 3)
     pairs = sorted((m.src, m.dst) for m in run.messages)
     if pairs != [(0, 1), (1, 0), (1, 2), (2, 1)]:
         raise Feedback(
@@ -137,7 +137,7 @@ def one_rank_is_a_pipeline_too(student, rng):
     """with one rank, or one row, the step is still right"""
     for ranks, rows in ((1, 5), (4, 1)):
         try:
-            run, _, loss, grads = naive_run(student, rng, ranks, rows=rows)
+            run, _, loss, grads = ask_naive_step(student, rng, ranks, rows=rows)
         except StudentError as error:
             raise Feedback(
                 f"naive_step: {error.type_name} on {ranks} ranks with {rows} rows.",
@@ -155,7 +155,7 @@ def one_rank_is_a_pipeline_too(student, rng):
 # ---- 2. gpipe, bubble
 
 
-def order_of(student, name, rank, ranks, microbatches):
+def ask_order(student, name, rank, ranks, microbatches):
     got = student.call(name, rank, ranks, microbatches)
     called = f"{name}({rank}, {ranks}, {microbatches})"
     if not isinstance(got, list | tuple) or not all(isinstance(action, str) for action in got):
@@ -163,7 +163,7 @@ def order_of(student, name, rank, ranks, microbatches):
     return list(got), called
 
 
-def does_all_work_once(got, called, rank, microbatches):
+def require_all_work(got, called, rank, microbatches):
     """Raise Feedback unless the actions are a forward and a backward for each micro-batch."""
     due = {f"{rank}{kind}{m}" for kind in "FB" for m in range(microbatches)}
     for action in got:
@@ -178,14 +178,14 @@ def does_all_work_once(got, called, rank, microbatches):
 def gpipe_does_all_work_once(student, rng):
     """each rank does a forward and a backward for each micro-batch, once"""
     for rank, ranks, m in ((0, 4, 2), (2, 3, 5), (0, 1, 1), (11, 13, 12)):
-        does_all_work_once(*order_of(student, "gpipe", rank, ranks, m), rank, m)
+        require_all_work(*ask_order(student, "gpipe", rank, ranks, m), rank, m)
 
 
 @check("gpipe", weight=2, requires="gpipe_does_all_work_once")
 def forwards_first_then_backwards(student, rng):
     """all forwards come first, then all backwards, each from micro-batch 0 up"""
     for rank, ranks, m in ((1, 4, 2), (2, 3, 5), (0, 1, 1), (0, 2, 12)):
-        got, called = order_of(student, "gpipe", rank, ranks, m)
+        got, called = ask_order(student, "gpipe", rank, ranks, m)
         kinds = [action.strip("0123456789") for action in got]
         if kinds != ["F"] * m + ["B"] * m:
             raise Feedback(f"{called} = {got}: is a backward before the last forward?")
@@ -194,9 +194,9 @@ def forwards_first_then_backwards(student, rng):
             raise Feedback(f"{called} = {got}: micro-batches do not go from 0 up.")
 
 
-def simulated_bubble(stages, microbatches):
+def simulate_bubble(stages, microbatches):
     """Return the idle share, by going through every action of GPipe."""
-    ended = {}
+    ends = {}
     for kind, back in (("F", 1), ("B", -1)):
         for m in range(microbatches):
             for stage in range(stages)[::back]:
@@ -205,11 +205,11 @@ def simulated_bubble(stages, microbatches):
                     (kind, stage, m - 1),
                     ("F", stage, microbatches - 1),
                 )
-                ended[kind, stage, m] = 1 + max(ended.get(key, 0) for key in before)
-    return 1 - 2 * microbatches / max(ended.values())
+                ends[kind, stage, m] = 1 + max(ends.get(key, 0) for key in before)
+    return 1 - 2 * microbatches / max(ends.values())
 
 
-def drawn_pairs(rng, count):
+def draw_pairs(rng, count):
     """Return numbers of stages, or ranks, and of micro-batches, or blocks."""
     return [(int(a), int(b)) for a, b in rng.integers(3, 40, size=(count, 2))]
 
@@ -217,9 +217,9 @@ def drawn_pairs(rng, count):
 @check("bubble", weight=2)
 def the_bubble_is_what_a_clock_shows(student, rng):
     """the share is that of a pipeline that was gone through action by action"""
-    for stages, m in ((4, 8), (2, 1), (8, 1), *drawn_pairs(rng, 3)):
+    for stages, m in ((4, 8), (2, 1), (8, 1), *draw_pairs(rng, 3)):
         got = student.call("bubble", stages, m)
-        expected = simulated_bubble(stages, m)
+        expected = simulate_bubble(stages, m)
         if not np.isclose(got, expected, rtol=1e-9):
             why = "Count the slots of a stage, and the slots of the whole step."
             if np.isclose(got, (stages - 1) / m, rtol=1e-9):
@@ -239,58 +239,58 @@ def one_stage_never_waits(student, rng):
         raise Feedback(f"bubble(1, M) = {got!r}.", hint="Whom does a single stage wait for?")
 
 
-def walked_step(stages, microbatches, forward, backward, message):
+def simulate_step(stages, microbatches, forward, backward, message):
     """Return the seconds of a GPipe step, by going through every action."""
-    ended = {}
-    for kind, back, takes in (("F", 1, forward), ("B", -1, backward)):
+    ends = {}
+    for kind, back, seconds in (("F", 1, forward), ("B", -1, backward)):
         for m in range(microbatches):
             for stage in range(stages)[::back]:
                 own = ((kind, stage, m - 1), ("F", stage, microbatches - 1))
-                starts = [ended.get(key, 0.0) for key in own]
-                if (kind, stage - back, m) in ended:
-                    starts.append(ended[kind, stage - back, m] + message)
-                ended[kind, stage, m] = max(starts) + takes
-    return max(ended.values())
+                starts = [ends.get(key, 0.0) for key in own]
+                if (kind, stage - back, m) in ends:
+                    starts.append(ends[kind, stage - back, m] + message)
+                ends[kind, stage, m] = max(starts) + seconds
+    return max(ends.values())
 
 
-def step_case(rng, stages, m, message=None):
+def draw_step_case(rng, stages, m, message=None):
     """Return arguments of step_seconds, and the seconds."""
     forward = float(rng.uniform(1, 3))
     backward = forward * float(rng.uniform(1.2, 2.5))
     message = float(rng.uniform(0.2, 1)) * forward if message is None else message
     case = stages, m, forward, backward, message
-    return case, walked_step(*case)
+    return case, simulate_step(*case)
 
 
 @check("step_seconds")
 def without_messages_it_is_slots_of_both(student, rng):
     """where messages cost nothing, a step is as many slots as the bubble says"""
     for stages, m in ((2, 8), (4, 3), (1, 5)):
-        case, expected = step_case(rng, stages, m, 0.0)
+        case, expected = draw_step_case(rng, stages, m, 0.0)
         got = student.call("step_seconds", *case)
         if not np.isclose(got, expected, rtol=1e-9):
             why = "How many slots pass from the first begin to the last end?"
             if np.isclose(got, m * (case[2] + case[3]), rtol=1e-9):
                 why = "So long a stage works. When does it wait?"
-            shown = f"step_seconds({stages}, {m}, {case[2]:.3g}, {case[3]:.3g}, 0)"
-            raise Feedback(f"{shown} gave {got:.4g}, a clock shows {expected:.4g}. {why}")
+            call = f"step_seconds({stages}, {m}, {case[2]:.3g}, {case[3]:.3g}, 0)"
+            raise Feedback(f"{call} gave {got:.4g}, a clock shows {expected:.4g}. {why}")
 
 
 @check("step_seconds", weight=2, requires="without_messages_it_is_slots_of_both")
 def a_message_is_waited_for_at_each_boundary_both_ways(student, rng):
     """a message is waited for at each boundary, forward and backward; the others are hidden"""
     for stages, m in ((2, 8), (4, 6), (3, 2)):
-        case, expected = step_case(rng, stages, m)
+        case, expected = draw_step_case(rng, stages, m)
         got = to_number(student.call("step_seconds", *case))
-        waited = (got - (m + stages - 1) * (case[2] + case[3])) / case[4]
+        n_waits = (got - (m + stages - 1) * (case[2] + case[3])) / case[4]
         if not np.isclose(got, expected, rtol=1e-9):
             why = "Draw two stages and two micro-batches, with a gap for each message."
-            if np.isclose(waited, 2 * (stages - 1) * m):
+            if np.isclose(n_waits, 2 * (stages - 1) * m):
                 why = "Does a stage wait for the second micro-batch's, while it computes the first?"
-            elif np.isclose(waited, stages - 1):
+            elif np.isclose(n_waits, stages - 1):
                 why = "And backward?"
             raise Feedback(
-                f"step_seconds with {stages} stages and {m} micro-batches waits for {waited:.4g} "
+                f"step_seconds with {stages} stages and {m} micro-batches waits for {n_waits:.4g} "
                 f"messages. {why}"
             )
 
@@ -299,7 +299,7 @@ def a_message_is_waited_for_at_each_boundary_both_ways(student, rng):
 def one_stage_waits_for_no_message(student, rng):
     """a single stage waits for nothing, and one micro-batch crosses every boundary twice"""
     for stages, m in ((1, int(rng.integers(1, 9))), (int(rng.integers(2, 9)), 1)):
-        case, expected = step_case(rng, stages, m)
+        case, expected = draw_step_case(rng, stages, m)
         if not np.isclose(student.call("step_seconds", *case), expected, rtol=1e-9):
             raise Feedback(
                 f"step_seconds({stages}, {m}, ...) is not what a clock shows.",
@@ -317,19 +317,19 @@ def one_f_one_b_does_all_work_once(student, rng):
     """each rank does a forward and a backward for each micro-batch, once"""
     for ranks, m in SHAPES:
         for rank in range(ranks):
-            does_all_work_once(*order_of(student, "one_f_one_b", rank, ranks, m), rank, m)
+            require_all_work(*ask_order(student, "one_f_one_b", rank, ranks, m), rank, m)
 
 
-def never_more_than(student, ranks, m):
+def require_least_ahead(student, ranks, m):
     """Raise Feedback unless each rank is exactly as far ahead as it has to be."""
     for rank in range(ranks):
-        got, called = order_of(student, "one_f_one_b", rank, ranks, m)
+        got, called = ask_order(student, "one_f_one_b", rank, ranks, m)
         kinds = [action.strip("0123456789") for action in got]
-        held = np.cumsum([1 if kind == "F" else -1 for kind in kinds])
+        n_held = np.cumsum([1 if kind == "F" else -1 for kind in kinds])
         due = min(ranks - rank, m)
-        if held.max() != due:
+        if n_held.max() != due:
             raise Feedback(
-                f"{called}: the most micro-batches held at once: {held.max()}, expected {due}. "
+                f"{called}: the most micro-batches held at once: {n_held.max()}, expected {due}. "
                 "How many stages has a micro-batch still to go, this one included?"
             )
         if "B" in kinds and kinds.index("B") != due:
@@ -341,7 +341,7 @@ def never_more_than(student, ranks, m):
 def each_rank_is_as_far_ahead_as_it_must_be(student, rng):
     """a rank holds as many micro-batches as stages are left, and no more"""
     for ranks, m in SHAPES:
-        never_more_than(student, ranks, m)
+        require_least_ahead(student, ranks, m)
 
 
 @check("one_f_one_b", weight=2, requires="one_f_one_b_does_all_work_once")
@@ -349,7 +349,7 @@ def backward_and_forward_take_turns(student, rng):
     """after the first forwards B and F take turns, each from micro-batch 0 up"""
     for ranks, m in SHAPES:
         for rank in range(ranks):
-            got, called = order_of(student, "one_f_one_b", rank, ranks, m)
+            got, called = ask_order(student, "one_f_one_b", rank, ranks, m)
             for kind in "FB":
                 numbers = [int(a.partition(kind)[2]) for a in got if kind in a]
                 if numbers != list(range(m)):
@@ -365,14 +365,14 @@ def fewer_micro_batches_than_stages(student, rng):
     """with fewer micro-batches than stages it is still right"""
     for ranks, m in ((4, 1), (4, 2), (5, 3), (1, 1), (1, 4)):
         for rank in range(ranks):
-            does_all_work_once(*order_of(student, "one_f_one_b", rank, ranks, m), rank, m)
-        never_more_than(student, ranks, m)
+            require_all_work(*ask_order(student, "one_f_one_b", rank, ranks, m), rank, m)
+        require_least_ahead(student, ranks, m)
 
 
 # ---- 4. column_row, row_column
 
 
-def product(comm, x, a, b, name):
+def run_product(comm, x, a, b, name):
     """Return z, and whether the inputs are still what they were."""
     before = x.copy(), a.copy(), b.copy()
     z = globals()[name](comm, x, a, b)
@@ -380,36 +380,40 @@ def product(comm, x, a, b, name):
     return None if z is None else np.asarray(z), same
 
 
-def collectives(run):
+def list_collectives(run):
     """Return (name, number of elements) of each collective, in order, as the headers tell."""
-    found = {}
+    elements = {}
     for m in run.messages:
         fields = m.header.split(b"\0")[0].split(b"|")
         if len(fields) > 4:
             size = [int(part) for part in fields[4].strip(b"()").split(b",") if part.strip()]
-            found[fields[0]] = fields[1].decode(), int(np.prod(size))
-    return [found[key] for key in sorted(found, key=lambda order: int(order.rpartition(b".")[2]))]
+            elements[fields[0]] = fields[1].decode(), int(np.prod(size))
+    return [
+        elements[key] for key in sorted(elements, key=lambda order: int(order.rpartition(b".")[2]))
+    ]
 
 
-def shared(student, rng, name, ranks, cut, rows=3, width=8, hidden=24):
+def ask_product(student, rng, name, ranks, cut, rows=3, width=8, hidden=24):
     """Run a product; return the run, z, and what z is without relu and with it too early."""
     x = rng.normal(size=(rows, width))
     w1, w2 = rng.normal(size=(width, hidden)), rng.normal(size=(hidden, width))
     parts = zip(np.split(w1, ranks, cut), np.split(w2, ranks, 1 - cut), strict=True)
-    run = student.ranks(product, ranks, [(x, a.copy(), b.copy(), name) for a, b in parts])
+    run = student.ranks(run_product, ranks, [(x, a.copy(), b.copy(), name) for a, b in parts])
     terms = zip(np.split(x, ranks, 1), np.split(w1, ranks), strict=True)
-    early = sum(np.maximum(own @ rows, 0) for own, rows in terms) @ w2
-    return run, np.maximum(x @ w1, 0) @ w2, (x @ w1 @ w2, early)
+    early_relu = sum(np.maximum(own @ rows, 0) for own, rows in terms) @ w2
+    return run, np.maximum(x @ w1, 0) @ w2, (x @ w1 @ w2, early_relu)
 
 
-def equal_everywhere(name, run, z, wrong, ranks):
+def require_equal(name, run, z, wrong, ranks):
     """Raise Feedback unless every rank has z, and its inputs as they were."""
     for rank, (got, same) in enumerate(run.results):
-        told = f"{name} on {ranks} ranks: rank {rank}"
+        place = f"{name} on {ranks} ranks: rank {rank}"
         if got is None:
-            raise Feedback(f"{told} returned None. Does {name} end in a return?")
+            raise Feedback(f"{place} returned None. Does {name} end in a return?")
         if np.shape(got) != z.shape:
-            raise Feedback(f"{told} returned shape {np.shape(got)}, expected that of z, {z.shape}.")
+            raise Feedback(
+                f"{place} returned shape {np.shape(got)}, expected that of z, {z.shape}."
+            )
         if not np.allclose(got, z, rtol=1e-9, atol=1e-9):
             why = "Compare with relu(x @ w1) @ w2 by hand."
             if np.allclose(got, wrong[0], rtol=1e-9, atol=1e-9):
@@ -418,24 +422,24 @@ def equal_everywhere(name, run, z, wrong, ranks):
                 why = "relu of each addend is not relu of their sum. Which of the two is first?"
             elif np.allclose(got * ranks, z) or np.allclose(got, z * ranks):
                 why = "It is off by the number of ranks."
-            close(got, z, called=f"{told}: z", hint=why, rtol=1e-9, atol=1e-9)
+            close(got, z, called=f"{place}: z", hint=why, rtol=1e-9, atol=1e-9)
         if not same:
-            raise Feedback(f"{told}: the inputs were changed.")
+            raise Feedback(f"{place}: the inputs were changed.")
 
 
 @check("column_row", weight=2)
 def column_row_gives_z(student, rng):
     """every rank returns relu(x W1) W2"""
     for ranks in (2, 4):
-        run, z, wrong = shared(student, rng, "column_row", ranks, 1)
-        equal_everywhere("column_row", run, z, wrong, ranks)
+        run, z, wrong = ask_product(student, rng, "column_row", ranks, 1)
+        require_equal("column_row", run, z, wrong, ranks)
 
 
 @check("column_row", weight=2, requires="column_row_gives_z")
 def column_row_needs_one_collective(student, rng):
     """one collective, an all-reduce of z's size"""
-    run, z, _ = shared(student, rng, "column_row", 2, 1)
-    got = collectives(run)
+    run, z, _ = ask_product(student, rng, "column_row", 2, 1)
+    got = list_collectives(run)
     if got != [("all_reduce", z.size)]:
         raise Feedback(
             f"column_row made the collectives {got} (name, elements). One all-reduce of "
@@ -447,15 +451,15 @@ def column_row_needs_one_collective(student, rng):
 def row_column_gives_z(student, rng):
     """every rank returns relu(x W1) W2"""
     for ranks in (2, 4):
-        run, z, wrong = shared(student, rng, "row_column", ranks, 0)
-        equal_everywhere("row_column", run, z, wrong, ranks)
+        run, z, wrong = ask_product(student, rng, "row_column", ranks, 0)
+        require_equal("row_column", run, z, wrong, ranks)
 
 
 @check("row_column", weight=2, requires="row_column_gives_z")
 def row_column_sums_before_relu_and_gathers_behind(student, rng):
     """an all-reduce of the hidden layer, and then an all-gather of columns of z"""
-    run, z, _ = shared(student, rng, "row_column", 2, 0)
-    got = collectives(run)
+    run, z, _ = ask_product(student, rng, "row_column", 2, 0)
+    got = list_collectives(run)
     expected = [("all_reduce", 3 * 24), ("all_gather", z.size // 2)]
     if got != expected:
         raise Feedback(
@@ -468,22 +472,22 @@ def row_column_sums_before_relu_and_gathers_behind(student, rng):
 def column_row_on_one_rank_and_other_sizes(student, rng):
     """one rank, one row and other sizes are right too"""
     for ranks, rows, width, hidden in ((1, 2, 4, 6), (3, 1, 6, 9)):
-        run, z, wrong = shared(student, rng, "column_row", ranks, 1, rows, width, hidden)
-        equal_everywhere("column_row", run, z, wrong, ranks)
+        run, z, wrong = ask_product(student, rng, "column_row", ranks, 1, rows, width, hidden)
+        require_equal("column_row", run, z, wrong, ranks)
 
 
 @check("row_column", hidden=True)
 def row_column_on_one_rank_and_other_sizes(student, rng):
     """one rank, one row and other sizes are right too"""
     for ranks, rows, width, hidden in ((1, 2, 4, 6), (3, 1, 6, 9)):
-        run, z, wrong = shared(student, rng, "row_column", ranks, 0, rows, width, hidden)
-        equal_everywhere("row_column", run, z, wrong, ranks)
+        run, z, wrong = ask_product(student, rng, "row_column", ranks, 0, rows, width, hidden)
+        require_equal("row_column", run, z, wrong, ranks)
 
 
 # ---- 5. conjugate
 
 
-def alone(comm, x, grad, name):
+def run_alone(comm, x, grad, name):
     """Send x through one of the functions, and a gradient back."""
     import torch
 
@@ -493,11 +497,11 @@ def alone(comm, x, grad, name):
     return y.detach().numpy(), x.grad.numpy()
 
 
-def passed(student, rng, name, ranks=3):
+def ask_alone(student, rng, name, ranks=3):
     xs, grads = rng.normal(size=(2, ranks, 2, 5))
     inputs = [(xs[r], grads[r], name) for r in range(ranks)]
     try:
-        run = student.ranks(alone, ranks, inputs)
+        run = student.ranks(run_alone, ranks, inputs)
     except StudentError as error:
         raise Feedback(
             f"{name}: applied, and sent a gradient back, it raised {str(error).rstrip('. ')}.",
@@ -509,7 +513,7 @@ def passed(student, rng, name, ranks=3):
 @check("conjugate", weight=2)
 def copy_passes_x_and_sums_gradients(student, rng):
     """Copy hands x on; its gradient is the sum over the ranks"""
-    run, xs, grads = passed(student, rng, "Copy")
+    run, xs, grads = ask_alone(student, rng, "Copy")
     for rank, (y, x_grad) in enumerate(run.results):
         if not np.array_equal(y, xs[rank]):
             raise Feedback(f"Copy on rank {rank}: forward returned something else than x.")
@@ -522,7 +526,7 @@ def copy_passes_x_and_sums_gradients(student, rng):
 @check("conjugate", weight=2)
 def reduce_sums_x_and_passes_gradients(student, rng):
     """Reduce returns the sum over the ranks; its gradient is handed on"""
-    run, xs, grads = passed(student, rng, "Reduce")
+    run, xs, grads = ask_alone(student, rng, "Reduce")
     for rank, (y, x_grad) in enumerate(run.results):
         if not np.allclose(y, xs.sum(axis=0), rtol=1e-12):
             raise Feedback(f"Reduce on rank {rank}: forward did not return the sum over the ranks.")
@@ -537,8 +541,8 @@ def reduce_sums_x_and_passes_gradients(student, rng):
 def each_function_communicates_once(student, rng):
     """each of the two needs one all-reduce, there and back together"""
     for name in ("Copy", "Reduce"):
-        run, xs, _ = passed(student, rng, name)
-        got = collectives(run)
+        run, xs, _ = ask_alone(student, rng, name)
+        got = list_collectives(run)
         if got != [("all_reduce", xs[0].size)]:
             raise Feedback(f"{name} made the collectives {got} (name, elements): one is enough.")
 
@@ -549,7 +553,7 @@ def each_function_communicates_once(student, rng):
 @check("communication", weight=2)
 def a_pipeline_sends_activations_and_gradients(student, rng):
     """a pipeline sends an activation and a gradient over each boundary"""
-    for ranks, blocks in ((4, 4), (2, 12), *drawn_pairs(rng, 2)):
+    for ranks, blocks in ((4, 4), (2, 12), *draw_pairs(rng, 2)):
         n = 8 * int(rng.integers(10, 999))
         got = student.call("communication", ranks, blocks, n)[0]
         if got != 2 * (ranks - 1) * n:
@@ -562,7 +566,7 @@ def a_pipeline_sends_activations_and_gradients(student, rng):
 @check("communication", weight=2)
 def tensor_parallelism_sums_twice_a_block(student, rng):
     """tensor parallelism does two ring all-reduces a block"""
-    for ranks, blocks in ((4, 4), (2, 12), *drawn_pairs(rng, 2)):
+    for ranks, blocks in ((4, 4), (2, 12), *draw_pairs(rng, 2)):
         n = 8 * int(rng.integers(10, 999))
         got = student.call("communication", ranks, blocks, n)[1]
         expected = 4 * blocks * (ranks - 1) * n
@@ -593,7 +597,7 @@ CUTS = {
 }
 
 
-def views_of(student):
+def ask_views(student):
     views = student.value("views")
     if not isinstance(views, dict) or set(views) != set(CUTS):
         raise Feedback("views should be a dict with each of METHODS.")
@@ -605,7 +609,7 @@ def views_of(student):
 @check("views", weight=2)
 def what_cuts_operators_is_told_from_what_cuts_between(student, rng):
     """methods that divide operators among devices, and methods that divide the list of them"""
-    views = views_of(student)
+    views = ask_views(student)
     for method, cut in CUTS.items():
         if cut != "neither" and views[method] != cut:
             raise Feedback(
@@ -617,7 +621,7 @@ def what_cuts_operators_is_told_from_what_cuts_between(student, rng):
 @check("views", requires="what_cuts_operators_is_told_from_what_cuts_between")
 def what_cuts_neither_is_known(student, rng):
     """methods that only change when something is computed, or where it is stored"""
-    views = views_of(student)
+    views = ask_views(student)
     for method, cut in CUTS.items():
         if cut == "neither" and views[method] != cut:
             raise Feedback(

@@ -72,7 +72,7 @@ def all_measurements_count(student, rng):
 # ---- 2. AIMD
 
 
-def driven(goal_ms, batches):
+def run_limits(goal_ms, batches):
     """Return the limit before each batch and after the last."""
     controller = AIMD(goal_ms)
     if callable(controller.limit):
@@ -84,8 +84,8 @@ def driven(goal_ms, batches):
     return limits
 
 
-def limits_of(student, goal_ms, batches):
-    got = student.probe(driven, goal_ms=goal_ms, batches=batches)
+def ask_limits(student, goal_ms, batches):
+    got = student.probe(run_limits, goal_ms=goal_ms, batches=batches)
     if got is None:
         raise Feedback(
             "AIMD: limit is a method; it is read as controller.limit. Is @property there?"
@@ -100,7 +100,7 @@ def limits_of(student, goal_ms, batches):
 def a_full_batch_in_time_allows_one_more(student, rng):
     """from 1 on, each full batch that meets the goal allows one more"""
     goal = float(rng.uniform(10, 30))
-    got = limits_of(student, goal, [(n, 0.5 * goal) for n in range(1, 13)])
+    got = ask_limits(student, goal, [(n, 0.5 * goal) for n in range(1, 13)])
     if got[0] != 1:
         raise Feedback(
             f"AIMD starts with a limit of {got[0]}. What is known before the first batch?"
@@ -117,7 +117,7 @@ def a_miss_takes_a_tenth(student, rng):
     """a batch that misses the goal takes a tenth of the limit, and never goes below 1"""
     top, goal = 10 * int(rng.integers(3, 7)), 20.0
     climb = [(n, 1.0) for n in range(1, top)]
-    got = limits_of(student, goal, [*climb, (top, 20.5), (int(0.9 * top), 30.0)])
+    got = ask_limits(student, goal, [*climb, (top, 20.5), (int(0.9 * top), 30.0)])
     exact = [Fraction(9, 10) * top, Fraction(81, 100) * top]
     if got[-2:] != [int(x) for x in exact]:
         hint = "What is 0.9 of it, and 0.9 of that?"
@@ -126,7 +126,7 @@ def a_miss_takes_a_tenth(student, rng):
         elif got[-2] == top // 2:
             hint = "Half is TCP's way. The best batch moves less than a wire's share."
         raise Feedback(f"At a limit of {top}, two misses gave {got[-2:]}. {hint}")
-    if limits_of(student, goal, [(1, 99.0)] * 5) != [1] * 6:
+    if ask_limits(student, goal, [(1, 99.0)] * 5) != [1] * 6:
         raise Feedback("After five misses at 1 the limit is not 1. What would a limit of 0 serve?")
 
 
@@ -135,7 +135,7 @@ def a_batch_that_was_not_full_says_nothing(student, rng):
     """a batch smaller than the limit that meets the goal changes nothing"""
     top = int(rng.integers(8, 20))
     climb = [(n, 1.0) for n in range(1, top)]
-    got = limits_of(student, 20.0, [*climb, *[(top // 2, 1.0)] * 5])
+    got = ask_limits(student, 20.0, [*climb, *[(top // 2, 1.0)] * 5])
     if got[-1] != top:
         raise Feedback(
             f"At a limit of {top}, five batches of {top // 2} made it {got[-1]}. "
@@ -146,7 +146,7 @@ def a_batch_that_was_not_full_says_nothing(student, rng):
 @check("AIMD", requires="a_full_batch_in_time_allows_one_more")
 def exactly_the_goal_is_still_met(student, rng):
     """a batch that takes exactly the goal has met it"""
-    if limits_of(student, 20.0, [(1, 20.0)]) != [1, 2]:
+    if ask_limits(student, 20.0, [(1, 20.0)]) != [1, 2]:
         raise Feedback("A full batch took exactly the goal, and the limit did not go up by one.")
 
 
@@ -154,7 +154,7 @@ def exactly_the_goal_is_still_met(student, rng):
 def fractions_are_kept(student, rng):
     """what is lost by rounding is not lost for the next step"""
     climb = [(n, 1.0) for n in range(1, 15)]
-    got = limits_of(student, 20.0, [*climb, *[(15, 30.0)] * 3, (10, 1.0)])
+    got = ask_limits(student, 20.0, [*climb, *[(15, 30.0)] * 3, (10, 1.0)])
     if got[-4:] != [13, 12, 10, 11]:
         raise Feedback(
             "The limit after several misses is not 0.9 of 0.9 of it.",
@@ -209,11 +209,11 @@ def beyond_the_rate_of_the_largest_batch_there_is_none(student, rng):
 
 
 def lindley(arrivals, service):
-    end, found = 0.0, []
+    end, responses = 0.0, []
     for arrival, cost in zip(arrivals, service, strict=True):
         end = max(arrival, end) + cost
-        found.append(end - arrival)
-    return np.array(found)
+        responses.append(end - arrival)
+    return np.array(responses)
 
 
 @check("open_loop", weight=2)
@@ -278,32 +278,32 @@ class Model:
         self.hand = (self.hand + 1) % self.room
 
 
-def played(room, asks):
+def run_cache(room, asks):
     """Return what get gives for each ask; what is missing is put."""
-    cache, found = Clock(room), []
+    cache, values = Clock(room), []
     for key in asks:
         value = cache.get(key)
-        found.append(value)
+        values.append(value)
         if value is None:
             cache.put(key, 10 * key + 7)
-    return found
+    return values
 
 
-def expected_of(room, asks):
-    cache, found = Model(room), []
+def run_model_cache(room, asks):
+    cache, values = Model(room), []
     for key in asks:
         value = cache.get(key)
-        found.append(value)
+        values.append(value)
         if value is None:
             cache.put(key, 10 * key + 7)
-    return found
+    return values
 
 
 @check("Clock", weight=2)
 def what_was_put_is_there(student, rng):
     """what was put is found while there is room, and nothing else"""
     keys = rng.permutation(50)[:6].tolist()
-    got = student.probe(played, room=8, asks=keys + keys)
+    got = student.probe(run_cache, room=8, asks=keys + keys)
     expected = [None] * 6 + [10 * key + 7 for key in keys]
     if got != expected:
         raise Feedback(f"Six keys, room for eight: the second time they gave {got[6:]}.")
@@ -314,7 +314,7 @@ def what_was_used_is_spared(student, rng):
     """the hand clears the bits that it meets, and evicts the first entry without one"""
     a, b, c, d, e = rng.permutation(90)[:5].tolist()
     asks = [a, b, c, a, d, a, c, b]
-    got, want = student.probe(played, room=3, asks=asks), expected_of(3, asks)
+    got, expected = student.probe(run_cache, room=3, asks=asks), run_model_cache(3, asks)
     if got[5] is None:
         raise Feedback(
             "Room for three, and a, b, c were put; a was used, then d was put: a is gone. "
@@ -322,17 +322,17 @@ def what_was_used_is_spared(student, rng):
         )
     asks2 = [a, b, c, a, b, c, d, e]
     got2, want2 = (
-        student.probe(played, room=3, asks=[*asks2, a, b, c]),
-        expected_of(3, [*asks2, a, b, c]),
+        student.probe(run_cache, room=3, asks=[*asks2, a, b, c]),
+        run_model_cache(3, [*asks2, a, b, c]),
     )
-    if got != want or got2 != want2:
+    if got != expected or got2 != want2:
         raise Feedback(
             "Room for three, keys a to e: another entry went than CLOCK would evict. Walk through "
             "a b c a d with your hand on the circle: where does it stand after each?"
         )
 
 
-def sizes_of(room, asks):
+def run_sizes(room, asks):
     """Return the most entries that a get finds after each put, all keys asked anew."""
     cache = Clock(room)
     for key in asks:
@@ -345,7 +345,7 @@ def sizes_of(room, asks):
 def there_is_never_more_than_the_room(student, rng):
     """no more values are kept than there is room for"""
     room = int(rng.integers(3, 9))
-    got = student.probe(sizes_of, room=room, asks=list(range(40)))
+    got = student.probe(run_sizes, room=room, asks=list(range(40)))
     if got != room:
         raise Feedback(f"Room for {room}, 40 keys were put, and {got} are there.")
 
@@ -354,7 +354,7 @@ def there_is_never_more_than_the_room(student, rng):
 def a_long_stream_hits_and_misses_as_clock_does(student, rng):
     """over a long random stream every hit and miss is CLOCK's"""
     asks = np.minimum(rng.zipf(1.3, 1500), 60).tolist()
-    if student.probe(played, room=12, asks=asks) != expected_of(12, asks):
+    if student.probe(run_cache, room=12, asks=asks) != run_model_cache(12, asks):
         raise Feedback(
             "Over 1,500 queries the hits differ from CLOCK's.",
             hint="After an eviction the hand goes one on; a new entry's bit is clear.",
@@ -374,7 +374,7 @@ def a_share_of_the_draws_explores(student, rng):
           hint="Do the chances sum to 1? Which chance has a model of weight 0?")  # fmt: skip
 
 
-def updated(weights, asked, loss, eta, gamma, floor=0.01):
+def update_weights(weights, asked, loss, eta, gamma, floor=0.01):
     new = weights.copy()
     chance = (1 - gamma) * weights[asked] + gamma / len(weights)
     new[asked] *= np.exp(-eta * loss / chance)
@@ -392,15 +392,15 @@ def only_the_one_that_was_asked_is_charged(student, rng):
         called = f"learn(weights, {asked}, {loss:.2f}, {eta}, {gamma})"
         if got.shape != (4,) or not abs(got.sum() - 1) < 1e-9:
             raise Feedback(f"{called}: the weights are {got}, with the sum {got.sum():.4f}, not 1.")
-        plain = weights.copy()
-        plain[asked] *= np.exp(-eta * loss)
-        plain /= plain.sum()
-        if np.allclose(got, plain, atol=1e-12):
+        unscaled = weights.copy()
+        unscaled[asked] *= np.exp(-eta * loss)
+        unscaled /= unscaled.sum()
+        if np.allclose(got, unscaled, atol=1e-12):
             raise Feedback(
                 f"{called}: the loss counts as it is. A model that is asked once in ten times would "
                 "be charged a tenth of what it loses."
             )
-        close(got, updated(weights, asked, loss, eta, gamma), called=called,
+        close(got, update_weights(weights, asked, loss, eta, gamma), called=called,
               hint="Which weight changed, in which direction, and by which chance was divided?")  # fmt: skip
 
 
@@ -410,11 +410,11 @@ def no_weight_falls_below_the_floor(student, rng):
     weights = np.array([0.5, 0.3, 0.2])
     for floor in (0.01, 0.05):
         got = student.call("learn", weights, 2, 1.0, 5.0, 0.0, floor)
-        close(got, updated(weights, 2, 1.0, 5.0, 0.0, floor), called=f"learn with floor {floor}",
+        close(got, update_weights(weights, 2, 1.0, 5.0, 0.0, floor), called=f"learn with floor {floor}",
               hint="In which order: sum to 1, raise to the floor, sum to 1?")  # fmt: skip
 
 
-def kept(weights):
+def run_learn(weights):
     """Return the caller's weights after a call."""
     before = weights.copy()
     learn(before, 0, 1.0, 0.5, 0.1)
@@ -425,14 +425,14 @@ def kept(weights):
 def the_callers_weights_are_left_alone(student, rng):
     """learn returns new weights and leaves those that it was given"""
     weights = rng.dirichlet(np.ones(3))
-    if not np.array_equal(student.probe(kept, weights=weights), weights):
+    if not np.array_equal(student.probe(run_learn, weights=weights), weights):
         raise Feedback("learn changed the array that it was given. Whose is it?")
 
 
 # ---- 7. at_deadline
 
 
-def right_answer(replies, deadline, default):
+def answer_at_deadline(replies, deadline, default):
     arrived = [answer for answer, ms in sorted(replies, key=lambda r: r[1]) if ms <= deadline]
     if not arrived:
         return default, 0.0
@@ -471,13 +471,13 @@ def of_equals_the_first_to_arrive_wins(student, rng):
 @check("at_deadline", weight=2, requires="the_most_frequent_that_has_arrived_is_the_answer")
 def confidence_is_the_share_of_those_asked(student, rng):
     """confidence counts the models that were asked, also those that are late"""
-    late = int(rng.integers(1, 4))
-    replies = [(4, 1.0), (4, 2.0), (5, 3.0), *[(4, 99.0)] * late]
+    n_late = int(rng.integers(1, 4))
+    replies = [(4, 1.0), (4, 2.0), (5, 3.0), *[(4, 99.0)] * n_late]
     answer, share = student.call("at_deadline", replies, 20.0, -1)
     if answer == 4 and abs(share - 2 / 3) < 1e-9:
-        raise Feedback(f"Two of three that arrived agree, and {late} are late: confidence {share:.2f}. "
+        raise Feedback(f"Two of three that arrived agree, and {n_late} are late: confidence {share:.2f}. "
                        "How many were asked?")  # fmt: skip
-    if answer != 4 or not abs(share - 2 / (3 + late)) < 1e-9:
+    if answer != 4 or not abs(share - 2 / (3 + n_late)) < 1e-9:
         raise Feedback(f"at_deadline({replies}, 20.0, -1) gave {(answer, share)}.")
 
 
@@ -502,5 +502,5 @@ def exactly_at_the_deadline_counts(student, rng):
         ms = rng.permutation(40)[:6].tolist()
         replies = list(zip(rng.integers(0, 3, 6).tolist(), map(float, ms), strict=True))
         got = student.call("at_deadline", replies, 20.0, -1)
-        if tuple(got) != right_answer(replies, 20.0, -1):
+        if tuple(got) != answer_at_deadline(replies, 20.0, -1):
             raise Feedback("Random replies: another answer.", hint="Look at ties once more.")

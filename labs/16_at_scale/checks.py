@@ -15,12 +15,12 @@ WITHHELD = (
 LAB = replace(RANK_SETTINGS, preload=("numpy", "ddp_lab"), withheld=WITHHELD)
 
 
-def near(got, expected, rel=1e-6):
+def is_near(got, expected, rel=1e-6):
     """Return whether a number is another, but for rounding; NaN is near nothing."""
     return abs(to_number(got) - expected) <= rel * abs(expected) + 1e-15
 
 
-def pair(student, name, *arguments):
+def ask_pair(student, name, *arguments):
     """Return the two numbers that a function of the learner's gave."""
     got = student.call(name, *arguments)
     if not isinstance(got, list | tuple | np.ndarray) or len(got) != 2:
@@ -31,14 +31,14 @@ def pair(student, name, *arguments):
 # ---- 1. fit_line
 
 
-def drawn_line(rng):
+def draw_line(rng):
     """Return a, b and the sizes of a link."""
     a, b = float(rng.uniform(1e-5, 1e-4)), float(rng.uniform(1e-10, 1e-9))
     return a, b, [1 << 10, 1 << 14, 1 << 17, 1 << 20]
 
 
-def same_line(got, a, b, called, hint):
-    if not (near(got[0], a, 1e-4) and near(got[1], b, 1e-4)):
+def compare_line(got, a, b, called, hint):
+    if not (is_near(got[0], a, 1e-4) and is_near(got[1], b, 1e-4)):
         raise Feedback(
             f"{called}: got a = {got[0]:.4g} and b = {got[1]:.4g}, expected {a:.4g} and {b:.4g}. "
             f"{hint}"
@@ -48,39 +48,39 @@ def same_line(got, a, b, called, hint):
 @check("fit_line")
 def times_on_a_line_give_that_line(student, rng):
     """times that lie on a line give its a and b"""
-    a, b, sizes = drawn_line(rng)
+    a, b, sizes = draw_line(rng)
     times = {n: [a + b * n] * 3 for n in sizes}
     hint = "The rounds are all alike here; is it a, then b, in seconds and seconds a byte?"
-    same_line(pair(student, "fit_line", times), a, b, "times of a + b * bytes", hint)
+    compare_line(ask_pair(student, "fit_line", times), a, b, "times of a + b * bytes", hint)
 
 
 @check("fit_line", weight=2, requires="times_on_a_line_give_that_line")
 def slow_rounds_change_nothing(student, rng):
     """rounds that were disturbed change nothing, wherever they stand in the list"""
-    a, b, sizes = drawn_line(rng)
+    a, b, sizes = draw_line(rng)
     times = {}
     for n in sizes:
         rounds = (a + b * n) * rng.uniform(1.2, 20, size=7)
         rounds[rng.integers(7)] = a + b * n
         times[n] = rounds.tolist()
     hint = "Six of seven rounds were made longer. Which round of each size counts?"
-    same_line(pair(student, "fit_line", times), a, b, "with disturbed rounds", hint)
+    compare_line(ask_pair(student, "fit_line", times), a, b, "with disturbed rounds", hint)
 
 
 @check("fit_line", weight=2, requires="times_on_a_line_give_that_line")
 def errors_count_as_shares(student, rng):
     """an error of some per cent at the largest size does not spoil a"""
-    a, b, sizes = drawn_line(rng)
+    a, b, sizes = draw_line(rng)
     off = float(rng.choice([0.94, 1.06]))
     times = {n: [(a + b * n) * (off if n == sizes[-1] else 1.0)] for n in sizes}
-    got, _ = pair(student, "fit_line", times)
+    got, _ = ask_pair(student, "fit_line", times)
     t = np.array([min(seconds) for seconds in times.values()])
     rows = np.stack([1 / t, np.array(sizes) / t], axis=1)
     lengths = np.linalg.norm(rows, axis=0)
-    want = np.linalg.lstsq(rows / lengths, np.ones(len(t)), rcond=None)[0][0] / lengths[0]
-    if not near(got, want, 1e-3):
+    expected = np.linalg.lstsq(rows / lengths, np.ones(len(t)), rcond=None)[0][0] / lengths[0]
+    if not is_near(got, expected, 1e-3):
         raise Feedback(
-            f"the largest size was made {off - 1:+.0%} off: got a = {got:.4g}, expected {want:.4g}."
+            f"the largest size was made {off - 1:+.0%} off: got a = {got:.4g}, expected {expected:.4g}."
             " Is an error divided by the time that it is an error of?"
         )
 
@@ -88,9 +88,11 @@ def errors_count_as_shares(student, rng):
 @check("fit_line", hidden=True, requires="slow_rounds_change_nothing")
 def two_sizes_and_arrays_will_do(student, rng):
     """two sizes suffice, and the rounds may be arrays"""
-    a, b, _ = drawn_line(rng)
-    got = pair(student, "fit_line", {8: np.array([a + 8 * b, 1.0]), 4096: np.array([a + 4096 * b])})
-    if not (near(got[0], a, 1e-3) and near(got[1], b, 1e-3)):
+    a, b, _ = draw_line(rng)
+    got = ask_pair(
+        student, "fit_line", {8: np.array([a + 8 * b, 1.0]), 4096: np.array([a + 4096 * b])}
+    )
+    if not (is_near(got[0], a, 1e-3) and is_near(got[1], b, 1e-3)):
         raise Feedback("two sizes: wrong.", hint="Through two points goes exactly one line.")
 
 
@@ -103,16 +105,16 @@ def latency_and_bytes_are_those_of_the_closed_form(student, rng):
     for ranks in (2, 3, int(rng.integers(4, 2000))):
         n = float(rng.uniform(1e6, 1e9))
         alpha, beta = float(rng.uniform(1e-6, 1e-4)), float(rng.uniform(1e-10, 1e-9))
-        want = 2 * (ranks - 1) * (alpha + n / ranks * beta)
+        expected = 2 * (ranks - 1) * (alpha + n / ranks * beta)
         got = to_number(student.call("ring_seconds", n, ranks, alpha, beta))
-        if near(got, want):
+        if is_near(got, expected):
             continue
         hint = "How many messages does a rank send, one after another, and how large is each?"
-        if near(got, want / 2):
+        if is_near(got, expected / 2):
             hint = "That is the reduce-scatter. What has to follow?"
-        elif near(got, 2 * (alpha + (ranks - 1) / ranks * n * beta)):
+        elif is_near(got, 2 * (alpha + (ranks - 1) / ranks * n * beta)):
             hint = "Each message pays alpha. How many are there?"
-        elif near(got, 2 * (ranks - 1) * (alpha + n * beta)):
+        elif is_near(got, 2 * (ranks - 1) * (alpha + n * beta)):
             hint = "What travels in one message: all bytes, or a part?"
         raise Feedback(
             f"ring_seconds({n:.3g}, {ranks}, {alpha:.3g}, {beta:.3g}) gave {got:.4g}. {hint}"
@@ -126,14 +128,14 @@ def one_rank_sends_nothing(student, rng):
         raise Feedback("ring_seconds for one rank is not 0. To whom would it send?")
 
 
-def two_levels(n, hosts, width, inside, between):
+def time_two_levels(n, hosts, width, inside, between):
     """Return the seconds inside hosts and between them, by the closed form."""
     (a, b), (far_a, far_b) = inside, between
     near_s = 2 * (width - 1) * (a + n / width * b)
     return near_s, 2 * (hosts - 1) * (far_a + n / hosts * far_b)
 
 
-def drawn_links(rng):
+def draw_links(rng):
     """Return (alpha, beta) inside a host and between hosts."""
     inside = float(rng.uniform(1e-6, 1e-5)), float(rng.uniform(1e-11, 1e-10))
     return inside, (float(rng.uniform(1e-4, 1e-3)), float(rng.uniform(1e-9, 1e-8)))
@@ -142,14 +144,14 @@ def drawn_links(rng):
 @check("two_level_seconds")
 def one_rank_a_host_is_a_ring_of_hosts(student, rng):
     """with one rank a host it is a ring of hosts, over the link between them"""
-    inside, between = drawn_links(rng)
+    inside, between = draw_links(rng)
     for hosts in (2, 3, int(rng.integers(4, 40))):
         n = float(rng.integers(1, 90)) * 1e5
         got = to_number(student.call("two_level_seconds", n, hosts, 1, inside, between))
-        _, want = two_levels(n, hosts, 1, inside, between)
-        if not near(got, want):
+        _, expected = time_two_levels(n, hosts, 1, inside, between)
+        if not is_near(got, expected):
             hint = "Over which link does a ring of hosts go, and how many are in it?"
-            if near(got, two_levels(n, hosts, 1, inside, inside)[1]):
+            if is_near(got, time_two_levels(n, hosts, 1, inside, inside)[1]):
                 hint = "Those are the constants of the links inside a host."
             raise Feedback(f"two_level_seconds on {hosts} hosts of 1 rank gave {got:.4g} s. {hint}")
 
@@ -157,19 +159,19 @@ def one_rank_a_host_is_a_ring_of_hosts(student, rng):
 @check("two_level_seconds", weight=2, requires="one_rank_a_host_is_a_ring_of_hosts")
 def the_ranks_of_a_host_share_its_link(student, rng):
     """inside hosts a ring of their ranks; between them as many bytes as with one rank a host"""
-    inside, between = drawn_links(rng)
+    inside, between = draw_links(rng)
     for hosts, width in ((2, 2), (3, 8), (1, 4)):
         n = float(rng.integers(1, 90)) * 1e5
         got = to_number(student.call("two_level_seconds", n, hosts, width, inside, between))
-        near_s, far_s = two_levels(n, hosts, width, inside, between)
-        if near(got, near_s + far_s):
+        near_s, far_s = time_two_levels(n, hosts, width, inside, between)
+        if is_near(got, near_s + far_s):
             continue
         hint = "Write the three steps down, and what each link carries in each."
-        if near(got, far_s):
+        if is_near(got, far_s):
             hint = "That is between hosts. What do the ranks of a host do before and after?"
-        elif near(got, near_s + two_levels(n / width, hosts, 1, inside, between)[1]):
+        elif is_near(got, near_s + time_two_levels(n / width, hosts, 1, inside, between)[1]):
             hint = "So long one rank's chunk takes alone. Who else sends over this link?"
-        elif near(got, near_s / 2 + far_s):
+        elif is_near(got, near_s / 2 + far_s):
             hint = "That is the reduce-scatter. And at the end?"
         raise Feedback(f"two_level_seconds on {hosts} hosts of {width} gave {got:.4g} s. {hint}")
 
@@ -181,8 +183,8 @@ def the_ranks_of_a_host_share_its_link(student, rng):
 def without_overlap_the_times_add_up(student, rng):
     """the first bound has compute and communication one after the other"""
     compute, talk = (float(x) for x in rng.uniform(0.05, 1, size=2))
-    worst, _ = pair(student, "efficiency_bounds", compute, talk)
-    if not near(worst, compute / (compute + talk)):
+    worst, _ = ask_pair(student, "efficiency_bounds", compute, talk)
+    if not is_near(worst, compute / (compute + talk)):
         raise Feedback(
             f"efficiency_bounds({compute:.3f}, {talk:.3f}): the first is {worst:.4f}. With nothing "
             "hidden, how long is the step, and which share of it is compute?"
@@ -194,13 +196,13 @@ def at_best_communication_begins_after_forward(student, rng):
     """at best communication runs from the end of forward, a third of compute, without a pause"""
     compute = float(rng.uniform(0.2, 1))
     for talk in compute * rng.uniform(0.75, 3, size=4):
-        _, best = pair(student, "efficiency_bounds", compute, float(talk))
-        if near(best, compute / (compute / 3 + talk)):
+        _, best = ask_pair(student, "efficiency_bounds", compute, float(talk))
+        if is_near(best, compute / (compute / 3 + talk)):
             continue
         hint = "When does it begin, when does it end?"
-        if near(best, compute / max(compute, talk)):
+        if is_near(best, compute / max(compute, talk)):
             hint = "Before the first gradient there is nothing to send: forward takes a third."
-        elif near(best, compute / (2 * compute / 3 + talk)):
+        elif is_near(best, compute / (2 * compute / 3 + talk)):
             hint = "Which of forward and backward is the longer one?"
         raise Feedback(
             f"efficiency_bounds({compute:.3f}, {talk:.3f}): the second is {best:.4f}. {hint}"
@@ -212,8 +214,8 @@ def no_step_is_shorter_than_its_compute(student, rng):
     """communication that fits beside backward costs nothing at best"""
     compute = float(rng.uniform(0.2, 1))
     for talk in (0.0, compute * float(rng.uniform(0.05, 0.6))):
-        _, best = pair(student, "efficiency_bounds", compute, talk)
-        if not near(best, 1.0):
+        _, best = ask_pair(student, "efficiency_bounds", compute, talk)
+        if not is_near(best, 1.0):
             raise Feedback(
                 f"efficiency_bounds({compute:.3f}, {talk:.3f}): the second is {best:.4f}. Backward "
                 "takes two thirds of compute, longer than communication. What ends the step?"
@@ -228,24 +230,24 @@ def layers_and_embedding_are_counted(student, rng):
     """twelve width squared a layer, and a row for each token of the vocabulary"""
     for _ in range(3):
         layers, width, words = (int(k) for k in rng.integers((2, 8, 100), (99, 9000, 60_000)))
-        want = 12 * layers * width**2 + words * width
+        expected = 12 * layers * width**2 + words * width
         got = to_number(student.call("transformer_params", layers, width, words))
-        if near(got, want, 1e-12):
+        if is_near(got, expected, 1e-12):
             continue
         hint = "Count one layer's matrices, then the embedding."
-        if near(got, want - words * width):
+        if is_near(got, expected - words * width):
             hint = "Who turns a token into a vector?"
-        elif near(got, want - 8 * layers * width**2):
+        elif is_near(got, expected - 8 * layers * width**2):
             hint = "That is attention. A layer has a net of two matrices, too."
-        elif near(got, 12 * width**2 + words * width):
+        elif is_near(got, 12 * width**2 + words * width):
             hint = "How many layers are there?"
         raise Feedback(f"transformer_params({layers}, {width}, {words}) gave {got:.6g}. {hint}")
 
 
-def zero(params, replicas, stage):
+def count_zero_bytes(params, replicas, stage):
     """Return the bytes by the table of the paper."""
-    whole = {0: 16, 1: 4, 2: 2, 3: 0}[stage]
-    return params * (whole + (16 - whole) / replicas)
+    unsplit = {0: 16, 1: 4, 2: 2, 3: 0}[stage]
+    return params * (unsplit + (16 - unsplit) / replicas)
 
 
 @check("zero_bytes")
@@ -253,7 +255,7 @@ def at_stage_0_everything_is_whole(student, rng):
     """at stage 0 a parameter takes 16 bytes however many replicas there are"""
     params, replicas = int(rng.integers(10**6, 10**9)), int(rng.integers(2, 999))
     got = to_number(student.call("zero_bytes", params, replicas, 0))
-    if not near(got, 16 * params):
+    if not is_near(got, 16 * params):
         raise Feedback(
             f"zero_bytes({params}, {replicas}, 0) gave {got:.6g}: {got / params:.4g} bytes a "
             "parameter. What do 2, 2 and 12 make?"
@@ -265,16 +267,16 @@ def each_stage_cuts_one_part_more(student, rng):
     """stage 1 cuts the optimizer, 2 the gradients too, 3 the parameters too"""
     for stage in (1, 2, 3):
         params, replicas = int(rng.integers(10**6, 10**9)), int(rng.integers(2, 999))
-        want, got = (
-            zero(params, replicas, stage),
+        expected, got = (
+            count_zero_bytes(params, replicas, stage),
             to_number(student.call("zero_bytes", params, replicas, stage)),
         )
-        if near(got, want):
+        if is_near(got, expected):
             continue
         hint = "Which parts does this stage divide by the number of replicas?"
-        if stage < 3 and near(got, zero(params, replicas, stage + 1)):
+        if stage < 3 and is_near(got, count_zero_bytes(params, replicas, stage + 1)):
             hint = "That is one stage further."
-        elif near(got, zero(params, replicas, stage - 1)):
+        elif is_near(got, count_zero_bytes(params, replicas, stage - 1)):
             hint = "That is the stage before."
         raise Feedback(f"zero_bytes({params}, {replicas}, {stage}) gave {got:.6g}. {hint}")
 
@@ -287,17 +289,17 @@ def forward_backward_and_forward_again(student, rng):
     """eight flops a parameter and token, as forward is done twice"""
     params, tokens = float(rng.uniform(1e9, 1e12)), float(rng.uniform(1e9, 1e12))
     devices, speed = int(rng.integers(2, 5000)), float(rng.uniform(1e13, 3e14))
-    want = 8 * params * tokens / devices / speed / 86_400
+    expected = 8 * params * tokens / devices / speed / 86_400
     got = to_number(student.call("training_days", params, tokens, devices, speed))
-    if not near(got, want):
+    if not is_near(got, expected):
         hint = "How many flops has the run, and how many a second do all devices get done?"
-        for factor, says in (
+        for factor, explanation in (
             (86_400, "Those are seconds."),
             (24, "Those are hours."),
             (6 / 8, "Without being told, forward is done again before backward."),
             (devices, "That is one device. How many work at the same time?"),
         ):
-            hint = says if near(got, want * factor) else hint
+            hint = explanation if is_near(got, expected * factor) else hint
         raise Feedback(
             f"training_days({params:.3g}, {tokens:.3g}, {devices}, {speed:.3g}) gave {got:.5g}. "
             f"{hint}"
@@ -309,10 +311,10 @@ def what_is_kept_is_not_done_again(student, rng):
     """with recompute=False it is six"""
     speed = float(rng.uniform(1e13, 3e14))
     with_it, without = (
-        to_number(student.call("training_days", 1e11, 1e11, 64, speed, again))
-        for again in (True, False)
+        to_number(student.call("training_days", 1e11, 1e11, 64, speed, recompute))
+        for recompute in (True, False)
     )
-    if not near(without, 0.75 * with_it):
+    if not is_near(without, 0.75 * with_it):
         raise Feedback(
             f"recompute=False took {without / with_it:.3f} of the days of recompute=True. Which "
             "flops are saved?"
@@ -328,7 +330,7 @@ NEEDED = {"parameters", "momentum", "position in the data"}
 @check("saved")
 def what_is_made_again_is_not_saved(student, rng):
     """nothing is saved that every step makes anew; and something is saved"""
-    names = names_of(student)
+    names = ask_saved(student)
     if names & MADE_AGAIN:
         raise Feedback(
             "saved: something in it is made anew by every step before it is read. Go through a "
@@ -339,7 +341,7 @@ def what_is_made_again_is_not_saved(student, rng):
 @check("saved", weight=2, requires="what_is_made_again_is_not_saved")
 def what_the_next_step_reads_is_saved(student, rng):
     """all that the next step reads before it writes it is saved"""
-    missing = len(NEEDED - names_of(student))
+    missing = len(NEEDED - ask_saved(student))
     if missing:
         raise Feedback(
             f"saved: {missing} of the things are missing that a step reads before it writes them. "
@@ -347,13 +349,13 @@ def what_the_next_step_reads_is_saved(student, rng):
         )
 
 
-def listed():
+def list_saved():
     return list(saved) if isinstance(saved, (set, frozenset)) else saved
 
 
-def names_of(student):
+def ask_saved(student):
     """Return the names in `saved`."""
-    names = student.probe(listed)
+    names = student.probe(list_saved)
     if not isinstance(names, list | tuple) or not names:
         raise Feedback("saved should be a list of some of the names in THINGS.")
     unknown = set(names) - MADE_AGAIN - NEEDED
@@ -366,21 +368,24 @@ def names_of(student):
 def the_loss_is_least_there(student, rng):
     """at this interval writes and lost work together cost least"""
     write, mtbf = float(rng.uniform(1, 300)), float(rng.uniform(3600, 90_000))
-    got, want = to_number(student.call("young_interval", write, mtbf)), math.sqrt(2 * write * mtbf)
-    if not near(got, want):
+    got, expected = (
+        to_number(student.call("young_interval", write, mtbf)),
+        math.sqrt(2 * write * mtbf),
+    )
+    if not is_near(got, expected):
         hint = "Where is the derivative of w/t + t/2m zero?"
-        if near(got, want / math.sqrt(2)):
+        if is_near(got, expected / math.sqrt(2)):
             hint = "Is the work lost a whole interval on average, or a half?"
         raise Feedback(f"young_interval({write:.4g}, {mtbf:.6g}) gave {got:.6g}. {hint}")
 
 
-def lasting(gaps, interval, write, restart):
+def compute_goodput(gaps, interval, write, restart):
     """Return the goodput, one gap after the other."""
     work = 0.0
     for gap in gaps:
-        left = gap - restart
-        while left >= interval + write:
-            left -= interval + write
+        rest = gap - restart
+        while rest >= interval + write:
+            rest -= interval + write
             work += interval
     return work / sum(gaps)
 
@@ -390,22 +395,22 @@ def only_what_was_written_lasts(student, rng):
     """after each failure a restart, then whole intervals, each with its write"""
     interval, write, restart = (float(k) for k in rng.integers((20, 3, 5), (60, 15, 40)))
     gaps = restart + (interval + write) * rng.uniform(1.1, 9.9, size=30)
-    want = lasting(gaps, interval, write, restart)
+    expected = compute_goodput(gaps, interval, write, restart)
     got = to_number(student.call("goodput", gaps, interval, write, restart))
-    if near(got, want):
+    if is_near(got, expected):
         return
     hint = "Take one gap: a restart, then how many times interval and write?"
-    if near(got, lasting(gaps, interval, write, 0.0)):
+    if is_near(got, compute_goodput(gaps, interval, write, 0.0)):
         hint = "Does work go on at once after a failure?"
-    elif near(got, float(np.sum(gaps - restart) / np.sum(gaps))):
+    elif is_near(got, float(np.sum(gaps - restart) / np.sum(gaps))):
         hint = "Work that was not written when the failure came is lost."
-    elif near(got, want * (interval + write) / interval):
+    elif is_near(got, expected * (interval + write) / interval):
         hint = "A write is no work that lasts."
-    elif near(got, interval * np.sum((gaps - restart) // interval) / np.sum(gaps)):
+    elif is_near(got, interval * np.sum((gaps - restart) // interval) / np.sum(gaps)):
         hint = "After each interval comes a write, which takes time too."
     raise Feedback(
         f"goodput of 30 gaps, interval {interval:g}, write {write:g}, restart {restart:g}: got "
-        f"{got:.5f}, expected {want:.5f}. {hint}"
+        f"{got:.5f}, expected {expected:.5f}. {hint}"
     )
 
 
@@ -413,12 +418,12 @@ def only_what_was_written_lasts(student, rng):
 def a_failure_during_a_restart_costs_the_gap(student, rng):
     """a gap that is shorter than the restart adds no work, and takes none away"""
     gaps = np.array([500.0, float(rng.uniform(1, 30)), 700.0, float(rng.uniform(1, 30))])
-    want = lasting(gaps, 50.0, 5.0, 60.0)
+    expected = compute_goodput(gaps, 50.0, 5.0, 60.0)
     got = to_number(student.call("goodput", gaps, 50.0, 5.0, 60.0))
-    if not near(got, want):
+    if not is_near(got, expected):
         raise Feedback(
             f"goodput of gaps of which two are shorter than the restart: got {got:.5f}, expected "
-            f"{want:.5f}. How many intervals are finished in such a gap?"
+            f"{expected:.5f}. How many intervals are finished in such a gap?"
         )
 
 
@@ -426,8 +431,8 @@ def a_failure_during_a_restart_costs_the_gap(student, rng):
 def lists_will_do_and_stay_as_they_were(student, rng):
     """gaps may be a list"""
     gaps = [float(gap) for gap in rng.uniform(100, 900, size=int(rng.integers(3, 9)))]
-    want = lasting(gaps, 30.0, 4.0, 20.0)
-    if not near(student.call("goodput", gaps, 30.0, 4.0, 20.0), want):
+    expected = compute_goodput(gaps, 30.0, 4.0, 20.0)
+    if not is_near(student.call("goodput", gaps, 30.0, 4.0, 20.0), expected):
         raise Feedback(
             "goodput of a list: wrong.", hint="np.asarray makes an array of whatever comes."
         )

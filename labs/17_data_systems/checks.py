@@ -11,19 +11,19 @@ LAB = LabSettings(preload=("numpy",))
 WORDS = ["the", "of", "and", "to", "in", "is", "rose", "map", "key", "slot", "disk", "rank", "ring"]
 
 
-def text(rng, lines, longest=6):
+def draw_text(rng, lines, longest=6):
     """Return lines of words, some of them more than once."""
     return [" ".join(rng.choice(WORDS, size=int(rng.integers(1, longest)))) for _ in range(lines)]
 
 
-def places(word, reducers):
+def find_reducer(word, reducers):
     return crc32(word.encode()) % reducers
 
 
 # ---- 1. phases
 
 
-def mapped(records, reducers):
+def run_map_task(records, reducers):
     """Return the lists of a map task whose mapper yields (word, position in the line)."""
 
     def mapper(line):
@@ -33,11 +33,11 @@ def mapped(records, reducers):
     return [[list(pair) for pair in part] for part in map_task(records, mapper, reducers)]
 
 
-def mapping(records, reducers):
+def map_by_hand(records, reducers):
     parts = [[] for _ in range(reducers)]
     for line in records:
         for at, word in enumerate(line.split()):
-            parts[places(word, reducers)].append([word, at])
+            parts[find_reducer(word, reducers)].append([word, at])
     return parts
 
 
@@ -45,10 +45,10 @@ def mapping(records, reducers):
 def each_pair_goes_where_its_key_belongs(student, rng):
     """map_task puts a pair into list place(key) % reducers, in the order of the records"""
     for lines, reducers in ((6, 3), (1, 4), (5, 1)):
-        records = text(rng, lines)
-        got, want = (
-            student.probe(mapped, records=records, reducers=reducers),
-            mapping(records, reducers),
+        records = draw_text(rng, lines)
+        got, expected = (
+            student.probe(run_map_task, records=records, reducers=reducers),
+            map_by_hand(records, reducers),
         )
         if len(got) != reducers:
             raise Feedback(
@@ -58,17 +58,19 @@ def each_pair_goes_where_its_key_belongs(student, rng):
         hint = ""
         if reducers > 1 and got[0] and all(part == got[0] for part in got):
             hint = "All lists hold the same. Is it one list, under several names?"
-        elif sorted(p for part in got for p in part) != sorted(p for part in want for p in part):
+        elif sorted(p for part in got for p in part) != sorted(
+            p for part in expected for p in part
+        ):
             hint = "Some pairs are lost, or new. What does mapper(record) yield, and how often?"
-        elif [sorted(part) for part in got] != [sorted(part) for part in want]:
+        elif [sorted(part) for part in got] != [sorted(part) for part in expected]:
             hint = "The pairs are right; which list does place(key) say?"
-        elif got != want:
+        elif got != expected:
             hint = "Each list has its pairs; in which order did they come?"
         if hint:
             raise Feedback(f"map_task of {records!r} for {reducers} reducers: {hint}")
 
 
-def reduced(parts, kind):
+def run_reduce_task(parts, kind):
     """Return what a reduce task makes of lists of pairs; a reducer that shows what it is given."""
     import numpy as np
 
@@ -82,7 +84,7 @@ def reduced(parts, kind):
     return [[key, value] for key, value in reduce_task(parts, reducer)]
 
 
-def reducing(parts):
+def reduce_by_hand(parts):
     keys = sorted({key for part in parts for key, _ in part})
     return [[key, [key, *(v for part in parts for k, v in part if k == key)]] for key in keys]
 
@@ -95,17 +97,19 @@ def each_key_is_reduced_once_with_all_its_values(student, rng):
             [[str(rng.choice(WORDS[:5])), int(rng.integers(100))] for _ in range(size)]
             for size in sizes
         ]
-        got = student.probe(reduced, parts=parts, kind="shown")
-        want = reducing(parts)
-        if got == want:
+        got = student.probe(run_reduce_task, parts=parts, kind="shown")
+        expected = reduce_by_hand(parts)
+        if got == expected:
             continue
         hint = "What does the reducer get: the key, and a list of all its values?"
-        if sorted(got) == want:
+        if sorted(got) == expected:
             hint = "The pairs are right. In which order are keys wanted?"
-        elif [key for key, _ in got] != [key for key, _ in want]:
-            hint = f"The keys are {[key for key, _ in got]}, expected {[key for key, _ in want]}."
+        elif [key for key, _ in got] != [key for key, _ in expected]:
+            hint = (
+                f"The keys are {[key for key, _ in got]}, expected {[key for key, _ in expected]}."
+            )
         elif [[k, sorted(map(str, v))] for k, v in got] == [
-            [k, sorted(map(str, v))] for k, v in want
+            [k, sorted(map(str, v))] for k, v in expected
         ]:
             hint = "All values are there. In which order did they come, part after part?"
         raise Feedback(f"reduce_task of {parts!r}: {hint}")
@@ -115,9 +119,9 @@ def each_key_is_reduced_once_with_all_its_values(student, rng):
 def values_may_be_arrays(student, rng):
     """values may be arrays, and one key may have many"""
     parts = [[["w", float(rng.integers(9))], ["b", 1.0]], [["w", 2.0], ["w", 3.0]]]
-    got = student.probe(reduced, parts=parts, kind="arrays")
-    want = [["b", np.array([1.0, 1.0])], ["w", np.array([parts[0][0][1] + 5.0, 3.0])]]
-    close(got, want, called="reduce_task of arrays", hint="What do you sort, and what compare?")
+    got = student.probe(run_reduce_task, parts=parts, kind="arrays")
+    expected = [["b", np.array([1.0, 1.0])], ["w", np.array([parts[0][0][1] + 5.0, 3.0])]]
+    close(got, expected, called="reduce_task of arrays", hint="What do you sort, and what compare?")
 
 
 # ---- 2. map_reduce
@@ -182,22 +186,22 @@ def run_job(partitions, reducers, dies_at=0, lose=()):
     if not isinstance(results, (list, tuple)):
         return calls, f"something of type {type(results).__name__}", [], []
     results = list(results)
-    known = [name for name in store.held if name in results]
-    held = [pairs_in(store.held[name]) for name in sorted(known)]
-    return calls, results, held, sorted(set(store.held) - set(names))
+    result_names = [name for name in store.held if name in results]
+    contents = [pairs_in(store.held[name]) for name in sorted(result_names)]
+    return calls, results, contents, sorted(set(store.held) - set(names))
 
 
-def counting(partitions, reducers):
+def count_words(partitions, reducers):
     """Return what each reduce task should hold."""
-    found = [{} for _ in range(reducers)]
+    counts_by_reducer = [{} for _ in range(reducers)]
     for line in (line for lines in partitions for line in lines):
         for word in line.split():
-            counts = found[places(word, reducers)]
+            counts = counts_by_reducer[find_reducer(word, reducers)]
             counts[word] = counts.get(word, 0) + 1
-    return [[[word, counts[word]] for word in sorted(counts)] for counts in found]
+    return [[[word, counts[word]] for word in sorted(counts)] for counts in counts_by_reducer]
 
 
-def written(calls, at):
+def list_written(calls, at):
     return sorted(name for what, name, _ in calls[at] if what == "write")
 
 
@@ -205,22 +209,22 @@ def written(calls, at):
 def the_words_of_all_partitions_are_counted(student, rng):
     """the results of the reduce tasks have every word of every partition, with its count"""
     for maps, reducers in ((3, 2), (2, 3), (1, 1)):
-        partitions = [text(rng, 3) for _ in range(maps)]
-        _, names, held, _ = student.probe(run_job, partitions=partitions, reducers=reducers)
+        partitions = [draw_text(rng, 3) for _ in range(maps)]
+        _, names, contents, _ = student.probe(run_job, partitions=partitions, reducers=reducers)
         if names != [f"job/reduce{r}" for r in range(reducers)]:
             raise Feedback(
                 f"map_reduce with {reducers} reducers returned {names}, expected the {reducers} "
                 "names of the reduce tasks' results, in order: 'job/reduce0' is the first."
             )
-        if "no pairs" in held:
+        if "no pairs" in contents:
             raise Feedback(
-                f"the first piece of 'job/reduce{held.index('no pairs')}' is no list of pairs. A "
+                f"the first piece of 'job/reduce{contents.index('no pairs')}' is no list of pairs. A "
                 "reduce task has one piece: what is in it?"
             )
-        want = counting(partitions, reducers)
-        if held != want:
-            count = sum(n for part in held for _, n in part)
-            total = sum(n for part in want for _, n in part)
+        expected = count_words(partitions, reducers)
+        if contents != expected:
+            count = sum(n for part in contents for _, n in part)
+            total = sum(n for part in expected for _, n in part)
             hint = "Which piece of each map task does reduce task r read?"
             if count != total:
                 hint = f"{count} words are counted, of {total}. Of which map tasks does it read?"
@@ -231,11 +235,11 @@ def the_words_of_all_partitions_are_counted(student, rng):
 def every_intermediate_result_is_stored(student, rng):
     """map task m stores its lists as job/map{m}, one piece for each reduce task"""
     maps, reducers = 3, int(rng.integers(2, 5))
-    partitions = [text(rng, 2) for _ in range(maps)]
-    calls, _, _, stored = student.probe(run_job, partitions=partitions, reducers=reducers)
-    want = [f"job/map{m}" for m in range(maps)] + [f"job/reduce{r}" for r in range(reducers)]
-    if stored != sorted(want):
-        raise Feedback(f"map_reduce stored {stored!r}, expected {sorted(want)!r}.")
+    partitions = [draw_text(rng, 2) for _ in range(maps)]
+    calls, _, _, stored_names = student.probe(run_job, partitions=partitions, reducers=reducers)
+    expected = [f"job/map{m}" for m in range(maps)] + [f"job/reduce{r}" for r in range(reducers)]
+    if stored_names != sorted(expected):
+        raise Feedback(f"map_reduce stored {stored_names!r}, expected {sorted(expected)!r}.")
     for what, name, pieces in calls[0]:
         if what == "write" and pieces != (reducers if "map" in name else 1):
             raise Feedback(
@@ -247,29 +251,31 @@ def every_intermediate_result_is_stored(student, rng):
 @check("map_reduce", weight=2, requires="the_words_of_all_partitions_are_counted")
 def what_is_stored_is_not_computed_again(student, rng):
     """after a death, and after a loss, only the tasks whose results are missing run"""
-    partitions = [text(rng, 2) for _ in range(3)]
-    lost = ["job/map1", "job/reduce0"]
+    partitions = [draw_text(rng, 2) for _ in range(3)]
+    lost_names = ["job/map1", "job/reduce0"]
     for dies_at in (int(rng.integers(2, 4)), int(rng.integers(4, 6))):
-        calls, _, held, _ = student.probe(
-            run_job, partitions=partitions, reducers=2, dies_at=dies_at, lose=lost
+        calls, _, contents, _ = student.probe(
+            run_job, partitions=partitions, reducers=2, dies_at=dies_at, lose=lost_names
         )
-        if [len(written(calls, at)) for at in (0, 1)] != [dies_at - 1, 6 - dies_at]:
+        if [len(list_written(calls, at)) for at in (0, 1)] != [dies_at - 1, 6 - dies_at]:
             raise Feedback(
                 f"the machine died at write {dies_at} of 5; the next call wrote "
-                f"{written(calls, 1)!r}. Which results were stored before it died?"
+                f"{list_written(calls, 1)!r}. Which results were stored before it died?"
             )
-        if written(calls, 2) != lost or held != counting(partitions, 2):
+        if list_written(calls, 2) != lost_names or contents != count_words(partitions, 2):
             raise Feedback(
-                f"after {lost!r} were lost, the next call wrote {written(calls, 2)!r}. "
+                f"after {lost_names!r} were lost, the next call wrote {list_written(calls, 2)!r}. "
                 "Which name says that a task need not run?"
             )
         lines, keys = (
-            [at for what, at, _ in calls[2] if what == done] for done in ("map", "reduce")
+            [at for what, at, _ in calls[2] if what == kind] for kind in ("map", "reduce")
         )
-        if sorted(lines) != sorted(partitions[1]) or len(keys) != len(counting(partitions, 2)[0]):
+        if sorted(lines) != sorted(partitions[1]) or len(keys) != len(
+            count_words(partitions, 2)[0]
+        ):
             raise Feedback(
-                f"after {lost!r} were lost, {len(lines)} lines were mapped and {len(keys)} words "
-                f"reduced, expected {len(partitions[1])} and {len(counting(partitions, 2)[0])}. Is "
+                f"after {lost_names!r} were lost, {len(lines)} lines were mapped and {len(keys)} words "
+                f"reduced, expected {len(partitions[1])} and {len(count_words(partitions, 2)[0])}. Is "
                 "it asked first whether a result is stored, and then computed?"
             )
 
@@ -277,14 +283,14 @@ def what_is_stored_is_not_computed_again(student, rng):
 @check("map_reduce", hidden=True, requires="what_is_stored_is_not_computed_again")
 def a_finished_job_reads_nothing(student, rng):
     """a task that need not run reads nothing"""
-    partitions = [text(rng, 2) for _ in range(2)]
+    partitions = [draw_text(rng, 2) for _ in range(2)]
     calls, *_ = student.probe(
         run_job, partitions=partitions, reducers=2, dies_at=3, lose=["job/map0"]
     )
-    read = {name for what, name, _ in calls[2] if what == "read"}
-    if read != {"in0"}:
+    names_read = {name for what, name, _ in calls[2] if what == "read"}
+    if names_read != {"in0"}:
         raise Feedback(
-            f"with one map task to run, {sorted(read)} were read.",
+            f"with one map task to run, {sorted(names_read)} were read.",
             hint="When do you ask whether a result is stored: before or after its inputs are read?",
         )
 
@@ -292,7 +298,7 @@ def a_finished_job_reads_nothing(student, rng):
 # ---- 3. stored_step
 
 
-def cut(gradient, n):
+def run_cut(gradient, n):
     """Return the keys of the slices, the slices one after the other, and their lengths."""
     import numpy as np
 
@@ -306,14 +312,14 @@ def slices_make_up_the_gradient_again(student, rng):
     """n slices, numbered from 0, of nearly equal length, that make up the vector"""
     for size, n in ((12, 4), (11, 3), (int(rng.integers(20, 30)), 7), (5, 1)):
         gradient = rng.normal(size=size)
-        keys, whole, lengths = student.probe(cut, gradient=gradient, n=n)
+        keys, joined, lengths = student.probe(run_cut, gradient=gradient, n=n)
         if keys != list(range(n)):
             raise Feedback(f"slices of {size} numbers in {n}: the keys are {keys}.")
         hint = (
             "Side by side they are the vector. And what is left over, where n does not divide it?"
         )
         called = f"slices({size} numbers, {n}), one after the other"
-        close(whole, gradient, called=called, hint=hint)
+        close(joined, gradient, called=called, hint=hint)
         if max(lengths) - min(lengths) > 1:
             raise Feedback(
                 f"slices of {size} numbers in {n} have lengths {lengths}. What is left over "
@@ -326,8 +332,8 @@ def take_step(shares, w, lr, step, reducers):
     import numpy as np
 
     class Memory:
-        def __init__(self, held):
-            self.held = held
+        def __init__(self, contents):
+            self.held = contents
 
         def __contains__(self, name):
             return name in self.held
@@ -348,18 +354,18 @@ def take_step(shares, w, lr, step, reducers):
     stored_step(store, step, names, lambda w, share: share * (w + 1.0), lr, reducers)
     after = store.held.get(f"w{step + 1}", [None])[0]
     pieces = [len(store.held.get(f"step{step}/map{i}", [])) for i in range(len(shares))]
-    kept = bool((store.held[f"w{step}"][0] == before).all())
+    unchanged = bool((store.held[f"w{step}"][0] == before).all())
 
     def slices_in(task, count):
         """Return the numbers of all slices that these tasks stored, in order, or None."""
-        held = [store.held.get(f"step{step}/{task}{i}", []) for i in range(count)]
+        contents = [store.held.get(f"step{step}/{task}{i}", []) for i in range(count)]
         try:
-            pairs = [pair for pieces in held for piece in pieces for pair in piece]
+            pairs = [pair for pieces in contents for piece in pieces for pair in piece]
             return np.sort(np.concatenate([part for _, part in pairs]))
         except (TypeError, ValueError):
             return None
 
-    return after, pieces, kept, slices_in("map", 1), slices_in("reduce", reducers)
+    return after, pieces, unchanged, slices_in("map", 1), slices_in("reduce", reducers)
 
 
 @check("stored_step", weight=2)
@@ -392,13 +398,13 @@ def the_gradient_is_cut_for_all_reduce_tasks(student, rng):
     """map tasks store a piece for each reduce task, and w{step} stays as it was"""
     w = rng.normal(size=8)
     arguments = {"shares": [[0.5], [0.25], [1.0]], "w": w, "lr": 0.1, "step": 2, "reducers": 4}
-    _, pieces, kept, mapped, _ = student.probe(take_step, **arguments)
+    _, pieces, unchanged, mapped, _ = student.probe(take_step, **arguments)
     if pieces != [4, 4, 4]:
         raise Feedback(
             f"with 4 reducers the map tasks of step 2 stored {pieces} pieces. What does "
             "map_reduce have to know?"
         )
-    if not kept:
+    if not unchanged:
         raise Feedback("w2 has changed. What is stored stays; which operations work in place?")
     called = "all numbers that map task 0 stored in step 2, the least first"
     close(
@@ -422,7 +428,7 @@ def more_than_ten_slices_come_in_order(student, rng):
 # ---- 4. rdd
 
 
-def ask(rows, kept, asked, lost, depth=1):
+def run_partitions(rows, cached, requests, lost, depth=1):
     """Return what each asked partition is, and which partitions each RDD of a chain has made.
 
     Of the first RDD that is what its function was asked for, whatever it noted itself.
@@ -437,44 +443,53 @@ def ask(rows, kept, asked, lost, depth=1):
     for _ in range(depth):
         chain.append(chain[-1].map(lambda row: 2 * row + 1))
     at_once = [list(computed), *(list(rdd.made) for rdd in chain[1:])]
-    for at in kept:
+    for at in cached:
         chain[at].cache()
     for rdd in chain:
         rdd.memory.clear()
         rdd.made.clear()
     computed.clear()
-    found = []
-    for i in asked:
-        found.append(list(chain[-1].partition(i)))
+    results = []
+    for i in requests:
+        results.append(list(chain[-1].partition(i)))
         for at in lost:
             chain[at].memory.pop(i, None)
-    return at_once, found, [computed, *(list(rdd.made) for rdd in chain[1:])]
+    return at_once, results, [computed, *(list(rdd.made) for rdd in chain[1:])]
 
 
-def rows_of(rng, n):
+def draw_rows(rng, n):
     return [rng.integers(100, size=int(rng.integers(1, 5))).tolist() for _ in range(n)]
 
 
 @check("rdd", weight=2)
 def map_applies_the_function_to_each_row(student, rng):
     """a partition of an RDD that map made has fn(row) for each row of that partition"""
-    rows = rows_of(rng, 4)
-    asked = [int(i) for i in rng.permutation(4)]
-    _, found, _ = student.probe(ask, rows=rows, kept=[], asked=asked, lost=[], depth=2)
-    want = [[4 * row + 3 for row in rows[i]] for i in asked]
-    close(found, want, called=f"partitions {asked} after two maps", hint="Row by row, in order?")
+    rows = draw_rows(rng, 4)
+    requests = [int(i) for i in rng.permutation(4)]
+    _, results, _ = student.probe(
+        run_partitions, rows=rows, cached=[], requests=requests, lost=[], depth=2
+    )
+    expected = [[4 * row + 3 for row in rows[i]] for i in requests]
+    close(
+        results,
+        expected,
+        called=f"partitions {requests} after two maps",
+        hint="Row by row, in order?",
+    )
 
 
 @check("rdd", requires="map_applies_the_function_to_each_row")
 def nothing_is_made_before_somebody_asks(student, rng):
     """map computes nothing, and asking for one partition makes that one alone"""
-    rows = rows_of(rng, 3)
-    at_once, _, made = student.probe(ask, rows=rows, kept=[], asked=[1], lost=[], depth=2)
+    rows = draw_rows(rng, 3)
+    at_once, _, computed = student.probe(
+        run_partitions, rows=rows, cached=[], requests=[1], lost=[], depth=2
+    )
     if any(at_once):
         raise Feedback(f"map alone made partitions {at_once} of the RDDs. When should it compute?")
-    if made != [[1], [1], [1]]:
+    if computed != [[1], [1], [1]]:
         raise Feedback(
-            f"partition 1 was asked for, after two maps: the three RDDs made {made}. "
+            f"partition 1 was asked for, after two maps: the three RDDs made {computed}. "
             "Which partition does it need of its parent, and who notes that it is made?"
         )
 
@@ -482,30 +497,38 @@ def nothing_is_made_before_somebody_asks(student, rng):
 @check("rdd", weight=2, requires="map_applies_the_function_to_each_row")
 def what_is_cached_is_made_once_and_what_is_not_each_time(student, rng):
     """a cached partition is made once; without cache it is made each time"""
-    rows = rows_of(rng, 3)
-    asked = [2, 0, 2, 2]
-    for kept, want in (([], [asked, asked]), ([1], [[2, 0], [2, 0]]), ([0], [[2, 0], asked])):
-        _, found, made = student.probe(ask, rows=rows, kept=kept, asked=asked, lost=[])
-        if made != want:
-            who = {(): "neither is", (0,): "the first is", (1,): "the second is"}[tuple(kept)]
+    rows = draw_rows(rng, 3)
+    requests = [2, 0, 2, 2]
+    for cached, expected in (
+        ([], [requests, requests]),
+        ([1], [[2, 0], [2, 0]]),
+        ([0], [[2, 0], requests]),
+    ):
+        _, results, computed = student.probe(
+            run_partitions, rows=rows, cached=cached, requests=requests, lost=[]
+        )
+        if computed != expected:
+            who = {(): "neither is", (0,): "the first is", (1,): "the second is"}[tuple(cached)]
             raise Feedback(
-                f"partitions {asked} of the second RDD were asked for; {who} cached: they made "
-                f"{made}, expected {want}. When is a partition kept, and when looked for?"
+                f"partitions {requests} of the second RDD were asked for; {who} cached: they made "
+                f"{computed}, expected {expected}. When is a partition kept, and when looked for?"
             )
-        close(found, [[2 * row + 1 for row in rows[i]] for i in asked], called="the partitions")
+        close(
+            results, [[2 * row + 1 for row in rows[i]] for i in requests], called="the partitions"
+        )
 
 
 @check("rdd", hidden=True, requires="map_applies_the_function_to_each_row")
 def a_lost_partition_is_made_again_from_its_lineage(student, rng):
     """what was lost from memory is made again, all the way up where that is lost too"""
-    rows = rows_of(rng, 3)
-    for lost, want in (([2], [[1], [1], [1, 1]]), ([1, 2], [[1], [1, 1], [1, 1]])):
-        _, found, made = student.probe(
-            ask, rows=rows, kept=[0, 1, 2], asked=[1, 1], lost=lost, depth=2
+    rows = draw_rows(rng, 3)
+    for lost, expected in (([2], [[1], [1], [1, 1]]), ([1, 2], [[1], [1, 1], [1, 1]])):
+        _, results, computed = student.probe(
+            run_partitions, rows=rows, cached=[0, 1, 2], requests=[1, 1], lost=lost, depth=2
         )
-        if made != want or found[0] != found[1]:
+        if computed != expected or results[0] != results[1]:
             raise Feedback(
-                f"partition 1 was lost by {len(lost)} of three cached RDDs, and they made {made}.",
+                f"partition 1 was lost by {len(lost)} of three cached RDDs, and they made {computed}.",
                 hint="Does the function of the new RDD ask its parent anew, each time?",
             )
 
@@ -513,27 +536,27 @@ def a_lost_partition_is_made_again_from_its_lineage(student, rng):
 # ---- 4. sum_by_key
 
 
-def sums_of(rows, n):
+def run_sums(rows, n):
     """Return the partitions of the sums, and what was made before and after they were asked for."""
-    made = []
+    computed = []
 
     def compute(i):
-        made.append(i)
+        computed.append(i)
         return [tuple(pair) for pair in rows[i]]
 
     sums = sum_by_key(RDD(len(rows), compute), n)
     if not hasattr(sums, "partition"):
         return type(sums).__name__
-    before = list(made)
-    found = [[list(pair) for pair in sums.partition(r)] for r in range(sums.n)]
-    once = len(made)
+    before = list(computed)
+    results = [[list(pair) for pair in sums.partition(r)] for r in range(sums.n)]
+    once = len(computed)
     sums.partition(0)
-    return sums.n, found, before, once, len(made) - once
+    return sums.n, results, before, once, len(computed) - once
 
 
-def summed(student, rows, n):
-    """Return what `sums_of` returns; raise Feedback if it was given no RDD."""
-    got = student.probe(sums_of, rows=rows, n=n)
+def ask_sums(student, rows, n):
+    """Return what `run_sums` returns; raise Feedback if it was given no RDD."""
+    got = student.probe(run_sums, rows=rows, n=n)
     if isinstance(got, str):
         raise Feedback(
             f"sum_by_key(rdd, {n}) returned {got}, expected an RDD of {n} partitions.",
@@ -542,7 +565,7 @@ def summed(student, rows, n):
     return got
 
 
-def pairs_of(rng, n):
+def draw_pairs(rng, n):
     return [
         [[str(rng.choice(WORDS)), int(rng.integers(1, 9))] for _ in range(int(rng.integers(2, 6)))]
         for _ in range(n)
@@ -553,23 +576,25 @@ def pairs_of(rng, n):
 def each_partition_has_the_sums_of_its_keys(student, rng):
     """partition r has (key, sum) of the keys whose place is r, in order"""
     for partitions, n in ((3, 2), (2, 4), (1, 1)):
-        rows = pairs_of(rng, partitions)
-        count, found, *_ = summed(student, rows, n)
+        rows = draw_pairs(rng, partitions)
+        count, sums, *_ = ask_sums(student, rows, n)
         if count != n:
             raise Feedback(f"sum_by_key(rdd, {n}) has {count} partitions.")
         totals = {}
         for key, value in (pair for part in rows for pair in part):
             totals[key] = totals.get(key, 0) + value
-        want = [[[k, totals[k]] for k in sorted(totals) if places(k, n) == r] for r in range(n)]
+        expected = [
+            [[k, totals[k]] for k in sorted(totals) if find_reducer(k, n) == r] for r in range(n)
+        ]
         hint = "Of which partitions of the pairs does a key's sum need something?"
-        close(found, want, called=f"the {n} partitions of sum_by_key of {rows}", hint=hint)
+        close(sums, expected, called=f"the {n} partitions of sum_by_key of {rows}", hint=hint)
 
 
 @check("sum_by_key", requires="each_partition_has_the_sums_of_its_keys")
 def a_sum_needs_every_partition_and_is_lazy(student, rng):
     """nothing is computed at first; a partition of the sums asks each of the parent's once"""
-    rows = pairs_of(rng, 3)
-    _, _, before, once, more = summed(student, rows, 2)
+    rows = draw_pairs(rng, 3)
+    _, _, before, once, more = ask_sums(student, rows, 2)
     if before:
         raise Feedback(f"sum_by_key itself made partitions {before}. When should it compute?")
     if (once, more) != (6, 3):
@@ -583,16 +608,16 @@ def a_sum_needs_every_partition_and_is_lazy(student, rng):
 def keys_may_be_numbers(student, rng):
     """keys may be numbers, as those of slices are"""
     rows = [[[k, 1.5] for k in range(4)], [[k, float(rng.integers(9))] for k in range(4)]]
-    _, found, *_ = summed(student, rows, 2)
-    want = [[[k, 1.5 + rows[1][k][1]] for k in (r, r + 2)] for r in range(2)]
-    close(found, want, called="sums of numbered slices", hint="Who says where a key belongs?")
+    _, sums, *_ = ask_sums(student, rows, 2)
+    expected = [[[k, 1.5 + rows[1][k][1]] for k in (r, r + 2)] for r in range(2)]
+    close(sums, expected, called="sums of numbered slices", hint="Who says where a key belongs?")
 
 
 # ---- 5. ring_gradients
 
 
-def gone_through(ranks, steps, every, deaths):
-    """Return the gradients of a training that is gone through step by step, deaths and all."""
+def replay_training(ranks, steps, every, deaths):
+    """Return how many gradients a training computes, counted step by step, with its deaths."""
     computed, at, saved = 0, 0, 0
     for until in (*deaths, steps):
         for step in range(at, until):
@@ -603,24 +628,24 @@ def gone_through(ranks, steps, every, deaths):
     return computed
 
 
-def ring_count(student, ranks, steps, every, deaths):
-    """Raise Feedback unless `ring_gradients` says what going through the training says."""
+def compare_ring_gradients(student, ranks, steps, every, deaths):
+    """Raise Feedback unless `ring_gradients` gives what `replay_training` counts."""
     got = student.call("ring_gradients", ranks, steps, every, deaths)
-    want = gone_through(ranks, steps, every, deaths)
+    expected = replay_training(ranks, steps, every, deaths)
     hint = "Take the steps one by one with a pencil. Which are taken twice?"
-    if got == want // ranks:
+    if got == expected // ranks:
         hint = "So many are computed on one rank."
     elif deaths and got == ranks * steps:
         hint = "That is a training in which nobody dies."
     elif deaths and got == ranks * (steps + sum(deaths)):
         hint = "That begins anew after each death. Where is the last checkpoint?"
-    elif deaths and got == steps * ranks + want // ranks - steps:
+    elif deaths and got == steps * ranks + expected // ranks - steps:
         hint = "Who computes again after a death: one rank, or all?"
     called = f"ring_gradients({ranks}, {steps}, {every}, {deaths})"
-    close(got, want, called=called, hint=hint)
+    close(got, expected, called=called, hint=hint)
 
 
-def death_case(rng, count):
+def draw_death_case(rng, count):
     """Return ranks, steps, every and deaths, of which none falls on a checkpoint."""
     every = int(rng.integers(3, 8))
     deaths = [every * int(k) + int(rng.integers(1, every)) for k in rng.integers(1, 9, size=count)]
@@ -630,31 +655,31 @@ def death_case(rng, count):
 @check("ring_gradients")
 def without_checkpoints_all_begins_anew(student, rng):
     """where nothing is saved, each death costs all steps that were done"""
-    ranks, steps, _, deaths = death_case(rng, 2)
-    ring_count(student, ranks, steps, 0, [])
-    ring_count(student, ranks, steps, 0, deaths[:1])
-    ring_count(student, ranks, steps, 0, deaths)
+    ranks, steps, _, deaths = draw_death_case(rng, 2)
+    compare_ring_gradients(student, ranks, steps, 0, [])
+    compare_ring_gradients(student, ranks, steps, 0, deaths[:1])
+    compare_ring_gradients(student, ranks, steps, 0, deaths)
 
 
 @check("ring_gradients", requires="without_checkpoints_all_begins_anew")
 def what_was_not_saved_is_computed_again_on_all_ranks(student, rng):
     """a death costs the steps since the last checkpoint, on every rank"""
     for count in (1, 3):
-        ring_count(student, *death_case(rng, count))
+        compare_ring_gradients(student, *draw_death_case(rng, count))
 
 
 @check("ring_gradients", hidden=True, requires="what_was_not_saved_is_computed_again_on_all_ranks")
 def a_death_right_after_a_checkpoint_costs_nothing(student, rng):
     """a death as the step after a checkpoint begins costs nothing, one before the first all"""
-    ranks, steps, every, _ = death_case(rng, 1)
-    ring_count(student, ranks, steps, every, [every * 2])
-    ring_count(student, ranks, steps, every, [every - 1])
+    ranks, steps, every, _ = draw_death_case(rng, 1)
+    compare_ring_gradients(student, ranks, steps, every, [every * 2])
+    compare_ring_gradients(student, ranks, steps, every, [every - 1])
 
 
 # ---- 6. start_times
 
 
-def starting(free, tasks, seconds):
+def start_by_hand(free, tasks, seconds):
     free, starts = sorted(free), []
     for _ in range(tasks):
         starts.append(free[0])
@@ -662,7 +687,7 @@ def starting(free, tasks, seconds):
     return starts
 
 
-def slots(rng, n):
+def draw_free_slots(rng, n):
     """Return when each slot is free: further apart than a task is long."""
     return (rng.permutation(n) * 1.5 + rng.integers(4, size=n) / 8).tolist()
 
@@ -671,7 +696,7 @@ def slots(rng, n):
 def each_task_takes_the_slot_that_is_free_first(student, rng):
     """each task starts when the first slot is free, which is then busy for its time"""
     for n, tasks in ((3, 5), (2, 7), (1, 4), (5, 3), (6, int(rng.integers(8, 15)))):
-        free, seconds = slots(rng, n), float(rng.integers(1, 5)) / 4
+        free, seconds = draw_free_slots(rng, n), float(rng.integers(1, 5)) / 4
         got = student.call("start_times", free, tasks, seconds)
         order = sorted(free)
         in_turns = [order[k % n] + k // n * seconds for k in range(tasks)]
@@ -681,8 +706,8 @@ def each_task_takes_the_slot_that_is_free_first(student, rng):
                 hint = "That goes round the slots. Is the next one in turn always free first?"
             elif np.allclose(got, [order[k % n] for k in range(tasks)]):
                 hint = "When is a slot free again after its task?"
-        want = starting(free, tasks, seconds)
-        close(got, want, called=f"start_times({free}, {tasks}, {seconds})", hint=hint)
+        expected = start_by_hand(free, tasks, seconds)
+        close(got, expected, called=f"start_times({free}, {tasks}, {seconds})", hint=hint)
 
 
 @check("start_times", weight=2)
@@ -691,13 +716,13 @@ def together_waits_for_as_many_slots_as_tasks(student, rng):
     for n, tasks in ((4, 4), (6, 2), (5, 1), (int(rng.integers(4, 9)), 3)):
         free = (rng.permutation(n) + rng.uniform(0, 0.5, size=n)).tolist()
         got = to_number(student.call("start_together", free, tasks))
-        want = sorted(free)[tasks - 1]
+        expected = sorted(free)[tasks - 1]
         hint = "Sort the times; which of them is the last that is needed?"
-        if got == max(free) and want != max(free):
+        if got == max(free) and expected != max(free):
             hint = "That waits for all slots. How many are needed?"
-        elif got == min(free) and want != min(free):
+        elif got == min(free) and expected != min(free):
             hint = "At that time one slot is free."
-        close(got, want, called=f"start_together({free}, {tasks})", hint=hint)
+        close(got, expected, called=f"start_together({free}, {tasks})", hint=hint)
     for n in (1, 6):
         got = student.call("start_together", [0.0] * n, n + 2)
         if got != float("inf"):
@@ -706,7 +731,7 @@ def together_waits_for_as_many_slots_as_tasks(student, rng):
             )
 
 
-def kept_as_they_are(free):
+def run_start_times(free):
     before = list(free)
     start = [*start_times(free, 4, 1.0), start_together(free, 2)]
     return start, before == free
@@ -715,8 +740,8 @@ def kept_as_they_are(free):
 @check("start_times", hidden=True, requires="each_task_takes_the_slot_that_is_free_first")
 def the_slots_are_left_alone(student, rng):
     """free is the same after the call"""
-    free = slots(rng, 3)
-    start, same = student.probe(kept_as_they_are, free=free)
+    free = draw_free_slots(rng, 3)
+    start, same = student.probe(run_start_times, free=free)
     if not same:
         raise Feedback("free has changed.", hint="Which list do you sort, or put things back into?")
-    close(start, [*starting(free, 4, 1.0), sorted(free)[1]], called="starts", hint="Order?")
+    close(start, [*start_by_hand(free, 4, 1.0), sorted(free)[1]], called="starts", hint="Order?")

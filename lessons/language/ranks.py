@@ -2,9 +2,11 @@
 
 Both give what one process gives: the loss, and the gradients of what a rank has. The model is the
 notebook's: its linear layers have `weight` and `bias`, and it has `embed`, `blocks` and `top`.
+`train_in_turns` measures plans beside each other.
 """
 
 from collections.abc import Callable, Sequence
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -128,3 +130,24 @@ def through(blocks: Sequence[Any], h: Any) -> Any:
 def add(a: Any, b: Any) -> Any:
     """Return a sum in which None is nothing."""
     return b if a is None else a if b is None else a + b
+
+
+def train_in_turns(
+    comm: Any, plans: Sequence[Callable[[Any], Callable[[int], float]]], steps: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the losses of some steps of each plan, and the median of their seconds; in turns.
+
+    Args:
+        plans: each makes of a rank what takes a step, by its number, and returns the loss.
+    Returns: losses (plans, steps), and seconds (plans,).
+    """
+    mt.set_num_threads(1)
+    takes = [plan(comm) for plan in plans]
+    losses, seconds = np.zeros((2, len(plans), steps))
+    for step in range(steps):
+        for at, take in enumerate(takes):
+            comm.barrier()
+            began = perf_counter()
+            losses[at, step] = take(step)
+            seconds[at, step] = perf_counter() - began
+    return losses, np.median(seconds, axis=1)

@@ -72,8 +72,8 @@ def step_contest(
     batch: Batch,
     turns: int = 7,
     now: Callable[[], float] = perf_counter,
-) -> list[dict[str, float]]:
-    """Return the parts of the fastest step of each `set_up(comm, *plan)`; all take turns."""
+) -> list[list[dict[str, float]]]:
+    """Return the parts of each step of each `set_up(comm, *plan)`, by turn; all take turns."""
     torch.set_num_threads(1)
     runners = [set_up(comm, *plan) for plan in plans]
     steps: list[list[dict[str, float]]] = [[] for _ in plans]
@@ -82,13 +82,21 @@ def step_contest(
             x, y = batch(turn)
             comm.barrier()
             own_steps.append(parts(runner[0], train_step(runner, x, y, now)))
-    return [min(own_steps, key=length) for own_steps in steps]
+    return steps
 
 
-def slower_of(ranks: Sequence[Sequence[Step]], unit_s: float = 1.0) -> list[dict[str, float]]:
-    """Return each plan's step on the rank that took longer, in units of `unit_s` seconds."""
-    slow = [max(both, key=length) for both in zip(*ranks, strict=True)]
-    return [{part: seconds / unit_s for part, seconds in step.items()} for step in slow]
+def slower_of(
+    ranks: Sequence[Sequence[Sequence[Step]]], unit_s: float = 1.0
+) -> list[dict[str, float]]:
+    """Return each plan's fastest step, on the rank that took longer, in units of `unit_s` seconds.
+
+    It is one step of both ranks: who comes late to a message waits less, and its peer more.
+    """
+    fastest = []
+    for turns_by_rank in zip(*ranks, strict=True):
+        slower = [max(both, key=length) for both in zip(*turns_by_rank, strict=True)]
+        fastest.append(min(slower, key=length))
+    return [{part: seconds / unit_s for part, seconds in step.items()} for step in fastest]
 
 
 def recorded_step(

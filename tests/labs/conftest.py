@@ -93,7 +93,9 @@ SMALLER = {
     "17_data_systems": {"range(150)": "range(20)", '"w150"': '"w20"'},
     "18_language_model": {
         "STEPS = 450": "STEPS = 16",
-        "plan, steps=6": "plan, steps=2",
+        "[by_data], 6)": "[by_data], 2)",
+        "2, ways, 6)": "2, ways, 2)",
+        "in range(3)]\nBESIDES": "in range(1)]\nBESIDES",
         'whole.npz", 12, 4': 'whole.npz", 3, 1',
         'killed.npz", 12, 4, dies_at=10': 'killed.npz", 3, 1, dies_at=2',
         "len(PROMPT), 30)": "len(PROMPT), 5)",

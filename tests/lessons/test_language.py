@@ -13,7 +13,7 @@ import lessons.language.modules as course
 import minitorch as mt
 from ddp_lab import launch
 from lessons.language.figures import name_for_people
-from lessons.language.ranks import share_products, stage_step
+from lessons.language.ranks import share_products, stage_step, train_in_turns
 from lessons.language.stack import Watch, lines_of, see_stack
 
 
@@ -141,6 +141,25 @@ def test_products_that_are_shared_give_the_same_and_each_rank_has_half() -> None
         for grad, expected in zip(grads, whole, strict=True):
             part = expected if grad.shape == expected.shape else np.split(expected, 2)[rank]
             np.testing.assert_allclose(grad, part, rtol=1e-4, atol=1e-6)
+
+
+def test_plans_take_their_steps_in_turns_and_each_keeps_its_losses() -> None:
+    def run(comm: Any) -> Any:
+        taken: list[str] = []
+
+        def plan(name: str, factor: float) -> Any:
+            def take(step: int) -> float:
+                taken.append(name)
+                return factor * step + comm.rank
+
+            return lambda _: take
+
+        losses, seconds = train_in_turns(comm, [plan("a", 1.0), plan("b", 10.0)], steps=3)
+        return losses.tolist(), seconds.shape, "".join(taken)
+
+    for rank, result in enumerate(launch(run, 2, transport="threads")):
+        losses = [[rank, 1 + rank, 2 + rank], [rank, 10 + rank, 20 + rank]]
+        assert result == (losses, (2,), "ababab")
 
 
 class Momentum:

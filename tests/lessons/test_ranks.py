@@ -118,10 +118,16 @@ def test_gradients_are_ready_from_the_last_layer_to_the_first() -> None:
 
 
 def test_a_step_is_as_long_as_its_parts_without_what_is_hidden() -> None:
-    fast, slow = (dict.fromkeys(PARTS, seconds) for seconds in (1.0, 2.0))
+    fast = dict.fromkeys(PARTS, 1.0)
     assert length(fast) == 4.0
-    assert slower_of([[fast, slow], [slow, fast]], unit_s=0.5) == [dict.fromkeys(PARTS, 4.0)] * 2
     assert ends([fast], [5.0]) == [8.0]
+
+
+def test_the_fastest_step_is_one_that_both_ranks_took() -> None:
+    """Turn 1 ends first on either rank, and on each of the two some turn was faster."""
+    fast, middle, slow = (dict.fromkeys(PARTS, seconds) for seconds in (1.0, 2.0, 3.0))
+    ranks = [[[fast, middle, slow]], [[slow, middle, fast]]]
+    assert slower_of(ranks, unit_s=0.5) == [dict.fromkeys(PARTS, 4.0)]
 
 
 def test_a_gradient_by_hand_is_the_slope_of_its_loss() -> None:
