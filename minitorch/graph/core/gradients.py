@@ -105,9 +105,9 @@ def _seeds(roots: Sequence[Node], arriving: Sequence[object]) -> dict[Node, Node
             raise y.error(
                 f"gradients: {y.name!r} is {y.dtype}, expected a floating dtype. Cast it first."
             )
-        ones = Constant(np.ones((), y.dtype), graph=y.graph) if grad is None else None
-        seed = convert(grad, y.dtype) if ones is None else expand_to(ones, y)
-        if not agree(seed.shape, y.shape):
+        if grad is None:
+            seed = expand_to(Constant(np.ones((), y.dtype), graph=y.graph), y)
+        elif not agree((seed := convert(grad, y.dtype)).shape, y.shape):
             raise y.error(
                 f"gradients: got grad_ys of shape {seed.shape} for {y.name!r}, expected {y.shape}."
             )
