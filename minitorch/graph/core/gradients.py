@@ -105,6 +105,7 @@ def _seeds(roots: Sequence[Node], arriving: Sequence[object]) -> dict[Node, Node
             raise y.error(
                 f"gradients: {y.name!r} is {y.dtype}, expected a floating dtype. Cast it first."
             )
+        seed: Node
         if grad is None:
             seed = expand_to(Constant(np.ones((), y.dtype), graph=y.graph), y)
         elif not agree((seed := convert(grad, y.dtype)).shape, y.shape):

@@ -166,13 +166,20 @@ exp = _float_row(
 )
 exp2 = _float_row("exp2", lambda xp, x: xp.exp2(x), lambda g, x, y: g * y * LN2, "2 to the x.", "y")
 expm1 = _float_row(
-    "expm1", lambda xp, x: xp.expm1(x), lambda g, x, y: g * (y + 1.0), "exp(x) - 1, exact.", "y"
+    "expm1",
+    lambda xp, x: compiled.row(xp, "expm1", lambda xp, x: xp.expm1(x), x),
+    lambda g, x, y: g * (y + 1.0),
+    "exp(x) - 1, exact.",
+    "y",
 )
 log = _float_row("log", lambda xp, x: xp.log(x), lambda g, x, y: g / x, "ln x.")
 log2 = _float_row("log2", lambda xp, x: xp.log2(x), lambda g, x, y: g / (x * LN2), "log₂ x.")
 log10 = _float_row("log10", lambda xp, x: xp.log10(x), lambda g, x, y: g / (x * LN10), "log₁₀ x.")
 log1p = _float_row(
-    "log1p", lambda xp, x: xp.log1p(x), lambda g, x, y: g / (x + 1.0), "ln(1 + x), exact."
+    "log1p",
+    lambda xp, x: compiled.row(xp, "log1p", lambda xp, x: xp.log1p(x), x),
+    lambda g, x, y: g / (x + 1.0),
+    "ln(1 + x), exact.",
 )
 sigmoid = _float_row(
     "sigmoid",

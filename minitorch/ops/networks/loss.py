@@ -3,13 +3,12 @@
 import builtins
 from typing import Any
 
-from ...arrays.library import Array, Namespace
 from ...arrays.shapes import broadcast
 from ...errors import ArgumentError, ShapeError
 from ...op import Kind, Methods
 from ..elementwise.activation import logsigmoid
 from ..elementwise.binary import where, xlogy
-from ..elementwise.formulas import Formula
+from ..elementwise.formulas import Formula, at_once
 from ..elementwise.pointwise import clamp_min
 from ..elementwise.rows import binary
 from ..elementwise.unary import abs, exp, log, log1p, sigmoid, sign
@@ -141,15 +140,14 @@ def _probabilities(name: str, value: Methods, next_step: str) -> None:
         )
 
 
-def _entropy_of_two(xp: Namespace, p: Array, target: Array) -> Array:
-    yes, no = (xp.where(log < -100, -100, log) for log in (xp.log(p), xp.log1p(-p)))
-    loss: Array = (target - 1) * no - target * yes
-    return loss
+def _entropy_of_two(p: Any, target: Any) -> Any:
+    yes, no = (where(x < -100.0, -100.0, x) for x in (log(p), log1p(-p)))
+    return (target - 1.0) * no - target * yes
 
 
 _binary_cross_entropy = binary(
     "binary_cross_entropy",
-    _entropy_of_two,
+    lambda xp, p, target: at_once(_entropy_of_two, (p, target)),
     lambda g, p, target, y: g * ((p - target) / clamp_min((1.0 - p) * p, 1e-12)),
     lambda g, p, target, y: g * (log1p(-p) - log(p)),
     "The binary cross-entropy of a probability, whose slope is bounded where it is 0 or 1.",
