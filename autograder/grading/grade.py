@@ -290,10 +290,8 @@ class LabGrader:
         self, arrived: Submission, n_ready: int, written: Sequence[str]
     ) -> Iterator[str]:
         """Yield a note on a notebook of another lab, unless it answers all that is checked."""
-        other, asked = (
-            arrived.find_other_lab(self.lab.name),
-            sum(not q.manual for q in self.lab.questions),
-        )
+        other = arrived.find_other_lab(self.lab.name)
+        asked = sum(not q.manual for q in self.lab.questions)
         if other and n_ready < asked:
             but = f" but {', '.join(written)}" if written else ""
             note = f"This is a notebook of lab {other}, graded by {self.lab.name}: "

@@ -73,13 +73,13 @@ def _call_with_backward_hooks(
         for hook in hooks:
             replaced = hook(module, grad_input, arrived[-1])
             if replaced is not None:
-                given = replaced if isinstance(replaced, tuple) else (replaced,)
-                if len(given) != len(grad_input):
+                gradients = replaced if isinstance(replaced, tuple) else (replaced,)
+                if len(gradients) != len(grad_input):
                     raise GradientError(
                         f"register_full_backward_hook: a hook of {type(module).__name__} returned "
-                        f"{len(given)} gradients, expected {len(grad_input)}, one for each input."
+                        f"{len(gradients)} gradients, expected {len(grad_input)}, one an input."
                     )
-                grad_input = given
+                grad_input = gradients
         return grad_input
 
     def note_outputs(grad_output: Grads) -> Grads:

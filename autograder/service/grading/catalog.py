@@ -96,11 +96,12 @@ class LabCatalog:
             theirs, questions = self._read(other), self._read(name).questions
         except (AutograderError, OSError):  # there is no such lab, or one cannot be read now
             return
-        given = {word for cell in theirs.cells for word in _WORD.findall(cell.text)}
+        their_words = {word for cell in theirs.cells for word in _WORD.findall(cell.text)}
         words = {word for _, text in notebook.cells for word in _WORD.findall(text)}
-        given |= {q.name for q in theirs.questions if q.manual}
-        given -= {name for q in theirs.questions if not q.manual for name in q.defines}
-        if words.isdisjoint({word for q in questions for word in (q.name, *q.defines)} - given):
+        their_words |= {q.name for q in theirs.questions if q.manual}
+        their_words -= {name for q in theirs.questions if not q.manual for name in q.defines}
+        answers = {word for q in questions for word in (q.name, *q.defines)}
+        if words.isdisjoint(answers - their_words):
             problem = f"this is a notebook of lab {other}, and nothing in it answers {name}"
             raise Refused(422, f"submit: {problem}. Hand it in there. This cost no attempt.")
 
