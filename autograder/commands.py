@@ -181,7 +181,9 @@ def _line(submission: Graded, number: int, total: int, as_json: bool) -> str:
     if as_json:
         return json.dumps(submission.report)
     score, full = submission.report["score"], submission.report["max_score"]
-    problem = f": {submission.report['error']}" if submission.report["error"] else ""
+    notes = submission.report["notes"] if not score else []  # such as whose notebook it is
+    reason = submission.report["error"] or "".join(notes[:1])
+    problem = f": {reason}" if reason else ""
     name = " ".join(printable(submission.item.stem, 80).split())  # a name may hold line ends
     return f"[{number}/{total}] {name}: {score:g} of {full:g} points{problem}"
 

@@ -33,6 +33,8 @@ def inbox(tmp_path: Path, sample_lab: Lab) -> Path:
     (tmp_path / "bob" / "lab.ipynb").write_text(learner_notebook(sample_lab))
     (tmp_path / "cut.ipynb").write_text(solution_notebook(sample_lab)[:500])
     (tmp_path / "empty.ipynb").write_bytes(b"")
+    other = {"metadata": {"autograder": {"lab": "other"}}, "cells": [], "nbformat": 4}
+    (tmp_path / "other.ipynb").write_text(json.dumps(other))
     (tmp_path / "directory.ipynb").mkdir()
     with zipfile.ZipFile(tmp_path / "zipped.zip", "w") as archive:
         archive.writestr("x/lab.ipynb", solution_notebook(sample_lab))
@@ -57,16 +59,18 @@ def test_every_path_has_its_reports_whatever_it_holds(
         "directory.ipynb",
         "zipped.zip",
         "no.ipynb",
+        "other.ipynb",
     ]
     paths = [str(inbox / path) for path in paths]
     assert main(["grade", str(sample_directory), *paths, "-o", str(out), "--jobs", "2"]) == 0
-    stems = ["lab", "bob-lab", "cut", "empty", "directory", "zipped", "no"]
+    stems = ["lab", "bob-lab", "cut", "empty", "directory", "zipped", "no", "other"]
     assert sorted(p.name for p in out.iterdir()) == sorted(
         f"{stem}.{kind}" for stem in stems for kind in ("json", "html")
     )
-    assert [score(out, stem) for stem in stems] == [8.0, 0.0, 0.0, 0.0, 0.0, 8.0, 0.0]
+    assert [score(out, stem) for stem in stems] == [8.0, 0.0, 0.0, 0.0, 0.0, 8.0, 0.0, 0.0]
     printed = capsys.readouterr().out
     assert "no: 0 of 8 points: notebook: cannot read no.ipynb" in printed
+    assert "other: 0 of 8 points: This is a notebook of lab other" in printed
     assert "scale: every element is multiplied by the factor" in printed
 
 
