@@ -26,7 +26,7 @@ import numpy as np
 
 MAGIC = b"kernel01"
 HEAD = struct.Struct("<8sq32s16x")  # 64 bytes, so that constants stay aligned
-MOST = 1024  # files; beyond it the oldest half goes
+MOST = 8192  # files, some 4 KiB each; beyond it the half goes that was used longest ago
 ALLOCATED, WRITABLE = 2, 1  # flags of a section
 PROGBITS, SYMBOLS, RELOCATIONS, EMPTY = 1, 2, 4, 8  # types of sections
 RELATIVE = (2, 4)  # R_X86_64_PC32 and PLT32: symbol + addend - place, in 32 bits
@@ -107,6 +107,7 @@ def load(text: str) -> Code | None:
         if path is None or path.stat().st_uid != os.getuid():
             return None
         with path.open("rb") as file:
+            os.utime(path)  # it was used now
             memory = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
     except (OSError, ValueError):  # not there; empty; a file system without programs
         return None
@@ -127,7 +128,7 @@ def keep(text: str, object_file: bytes, name: str) -> Code | None:
     code, entry = linked
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _forget_oldest(path.parent)
+        forget_half(path.parent)
         with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
             file.write(HEAD.pack(MAGIC, entry, hashlib.sha256(code).digest()) + code)
         Path(file.name).replace(path)
@@ -136,11 +137,13 @@ def keep(text: str, object_file: bytes, name: str) -> Code | None:
     return load(text)
 
 
-def _forget_oldest(folder: Path) -> None:
-    files = list(folder.iterdir())
-    if len(files) >= MOST:
-        for path in sorted(files, key=lambda path: path.stat().st_mtime)[: MOST // 2]:
-            path.unlink(missing_ok=True)
+def forget_half(folder: Path, most: int = MOST) -> None:
+    """Delete the half of the files that was used longest ago, where there are `most`."""
+    with os.scandir(folder) as entries:  # paths of thousands of files would take milliseconds
+        files = list(entries)
+    if len(files) >= most:
+        for file in sorted(files, key=lambda file: file.stat().st_mtime)[: most // 2]:
+            Path(file).unlink(missing_ok=True)
 
 
 def link_code(data: bytes, name: str) -> tuple[bytes, int] | None:

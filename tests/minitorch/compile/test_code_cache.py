@@ -52,6 +52,22 @@ def test_a_second_process_takes_the_kernels_from_the_disk_and_does_without_llvm(
     assert run(tmp_path) == second
 
 
+def test_the_half_that_was_used_longest_ago_is_forgotten(tmp_path: Path) -> None:
+    first = run(tmp_path)
+    folder = tmp_path / ".cache/minitorch/code"
+    used, unused = set(folder.iterdir()), [folder / f"unused{i}" for i in range(20)]
+    for i, path in enumerate(unused):
+        path.touch()
+        os.utime(path, (10 + i, 10 + i))
+    for path in used:
+        os.utime(path, (1, 1))
+    assert run(tmp_path)[1] == first[1]  # which uses all that the first run has kept
+    code_cache.forget_half(folder, len(used) + 21)
+    assert set(folder.iterdir()) == used | set(unused)
+    code_cache.forget_half(folder, 20)
+    assert set(folder.iterdir()) == used | set(unused[10:])
+
+
 def test_without_a_home_each_process_compiles(tmp_path: Path) -> None:
     first = run(tmp_path / "nowhere")
     assert first[0] == "True"
