@@ -19,7 +19,7 @@ from ..shapes.by_shape import ByShape, needs_shapes
 from .fetches import Feeds, as_feed, check_runnable, flatten_fetches, read_feeds
 from .graph import Graph, get_default_graph, open_sessions
 from .node import Node
-from .order import list_needed
+from .order import keep_orders, list_needed
 from .placeholders import Placeholder
 from .variables import State, Variable
 
@@ -180,11 +180,12 @@ class Session:
             GraphError: a node of another graph, or one that has no value of its own; a placeholder
                 that is needed and not among `feeds`.
         """
-        check_runnable(self.graph, leaves, feeds)
-        leaves = fed_constants(leaves, feeds)
-        if needs_shapes(leaves, feeds):
-            return ByShape(leaves, feeds, self._step)
-        return self._step(leaves, feeds)
+        with keep_orders():
+            check_runnable(self.graph, leaves, feeds)
+            leaves = fed_constants(leaves, feeds)
+            if needs_shapes(leaves, feeds):
+                return ByShape(leaves, feeds, self._step)
+            return self._step(leaves, feeds)
 
     def _step(self, leaves: list[Node], feeds: tuple[Node, ...]) -> Run:
         if self.optimize:

@@ -62,7 +62,7 @@ def _verify_node(node: Node, op: Op, after: str, inferred: dict[object, Spec]) -
     """
     if isinstance(op, While):
         _verify_loop(node, after)
-    if any(isinstance(source.shape, UnknownShape) for source in (*node.inputs, node)):
+    if UnknownShape in [type(source.shape) for source in (*node.inputs, node)]:
         return
     specs = [Spec(tuple(source.shape), source.dtype) for source in node.inputs]
     key = (id(op), *specs)

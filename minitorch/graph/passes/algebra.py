@@ -29,9 +29,10 @@ Simplify = Callable[..., Node | None]
 def algebra(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches simplified until no rule applies any more."""
     deadness: dict[Node, Deadness] = {}
+    fed_nodes = frozenset(fed)
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        if node.op is None or any(source in fed for source in inputs):
+        if node.op is None or not fed_nodes.isdisjoint(inputs):
             return None
         if isinstance(node.op, SHAPED) and not all(
             die_first(node.inputs[:1], source, deadness) for source in node.inputs[1:]

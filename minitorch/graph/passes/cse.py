@@ -19,9 +19,11 @@ def cse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if node in twins:
             return copies.get(twins[node], twins[node])
-        sources = tuple([twins.get(source, source) for source in inputs])  # of constants
-        same = all(a is b for a, b in zip(sources, node.inputs, strict=True))
-        copies[node] = node if same else node.with_inputs(sources, ())
+        if inputs is node.inputs and twins.keys().isdisjoint(inputs):
+            copies[node] = node
+        else:  # `rewrite` asks about no constants: of these it still has the twins
+            sources = tuple([twins.get(source, source) for source in inputs])
+            copies[node] = node.with_inputs(sources, ())
         return copies[node]
 
     users = {n for n in order if not twins.keys().isdisjoint(n.inputs)}
@@ -32,7 +34,8 @@ def _twins(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, Node]:
     """Return the nodes whose value an earlier node of `order` has, each with that node."""
     first: dict[object, Node] = {}
     twins: dict[Node, Node] = {}
-    signatures: dict[int, object] = {}  # by the operators' addresses: many nodes share one
+    numbers: dict[object, int] = {}  # of signatures
+    kinds: dict[int, int] = {}  # of operators by their addresses: many nodes share one
     simple = set(simple_among(order))
     for node in order:
         if node in fed:
@@ -40,10 +43,10 @@ def _twins(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, Node]:
         if isinstance(node, Constant) and node.value.nbytes <= SMALL:
             value: object = (node.value.dtype.str, node.value.shape, node.value.tobytes())
         elif node in simple:
-            if id(node.op) not in signatures:
-                signatures[id(node.op)] = signature(node.op)
-            sources = [id(twins.get(source, source)) for source in node.inputs]
-            value = (signatures[id(node.op)], *sources)
+            kind = kinds.get(id(node.op))
+            if kind is None:
+                kind = kinds[id(node.op)] = numbers.setdefault(signature(node.op), len(numbers))
+            value = (kind, *[id(twins.get(source, source)) for source in node.inputs])
         else:
             continue
         canonical = first.setdefault((node.device, value), node)

@@ -14,12 +14,16 @@ from ..control.cond import Merge, MergeIndex, Switch
 from ..control.liveness import deadness_of, is_spared, may_kill, maybe_dead, merges, required_inputs
 from ..core.gradients import Identity
 from ..core.node import Constant, Node
-from ..core.order import before_each, schedule, select_ordered
+from ..core.order import before_each, list_needed, schedule, select_ordered
 from .rewrite import may_change, over, rebuild, replace_nodes, rewrite
+
+BRANCHING = (Switch, Merge, MergeIndex)
 
 
 def dead_code(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches without branches never taken, and without waiting for nothing."""
+    if not any(n.control_inputs or isinstance(n.op, BRANCHING) for n in list_needed(fetches, fed)):
+        return list(fetches)
     return _pivots(_waits(_branches(fetches, fed), fed), fed)
 
 
@@ -56,8 +60,6 @@ def _idle(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
 def _branches(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     """Return the fetches with each Switch on a constant replaced by what it sends."""
     order = schedule(fetches, fed)
-    if not any(isinstance(node.op, Switch | Merge | MergeIndex) for node in order):
-        return list(fetches)
     never = _never(order, fed)
 
     def kills(node: Node) -> bool:

@@ -38,12 +38,10 @@ def fold(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
             return None
         return Constant(array, name=node.name)
 
-    of_constants = [
-        node
-        for node in schedule(fetches, fed)
-        if node.inputs and all(isinstance(source, Constant) for source in node.inputs)
-    ]
-    return rewrite(fetches, rule, fed, at=set(of_constants))
+    order = schedule(fetches, fed)
+    constants = {node for node in order if isinstance(node, Constant)}
+    of_constants = {n for n in order if n.inputs and constants.issuperset(n.inputs)}
+    return rewrite(fetches, rule, fed, at=of_constants)
 
 
 def _compute_constant(op: Op, values: Sequence[Array]) -> Array | None:

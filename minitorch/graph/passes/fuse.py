@@ -6,6 +6,7 @@ else wants to see it. A group is computed by a kernel from the size on at which 
 model says that a kernel pays, else by NumPy.
 """
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 from ...arrays.library import DType
@@ -23,6 +24,8 @@ from .fused import Fused, FusedReduction, Origin
 from .lowering import Parts, Runs, names_of, program_of, runs_of
 from .rewrite import rebuild, rewrite, simple
 
+EACH_ALONE = (Elementwise, Power)
+REDUCTIONS = (Sum, Mean, Extreme)  # that a kernel can do on its way
 LONGEST = 48  # operators in a group: beyond, registers run out and compiling takes long
 FAR = 24  # steps: what was computed so long ago has left the nearest caches
 
@@ -30,20 +33,19 @@ FAR = 24  # steps: what was computed so long ago has left the nearest caches
 def fuse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches with groups of elementwise operators fused."""
     root = _groups(fetches, fed)
-    size: dict[Node, int] = {}
-    for end in root.values():
-        size[end] = size.get(end, 0) + 1
+    size = Counter(root.values())
+    new: dict[Node, Node] = {}
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        if root.get(node) is not node:
+        if node not in size:
             return None
-        group = _Group(root, node)
-        group.collect(node, inputs)
+        group = _Group(root, node, new)
+        group.collect(node)
         if len(group.parts) == size[node] == 1:  # alone: only for a kernel, where that is faster
             return None if node.op.name in COMMON else group.as_node(node, alone=True)
         return group.as_node(node) if group.parts else None
 
-    return rewrite(fetches, rule, fed, at=set(root.values()))
+    return rewrite(fetches, rule, fed, at=size.keys(), within=root.keys() - size.keys(), new=new)
 
 
 def _groups(fetches: Sequence[Node], fed: Collection[Node]) -> dict[Node, Node]:
@@ -59,28 +61,29 @@ def _groups(fetches: Sequence[Node], fed: Collection[Node]) -> dict[Node, Node]:
     sizes: dict[Node, int] = {}
     place = {node: i for i, node in enumerate(order)}
     for node in reversed(order):
-        if node in fed or not (_elementwise(node) or _reduces(node)):
+        end: Node | None = None
+        if node in fed:
             continue
-        ends = list(dict.fromkeys(root[u] for u in users[node] if u in root))
-        joins = (
-            node not in must_exist
-            and _in_one_group(node, users[node], ends, root)
-            and sizes[ends[0]] < LONGEST
-            and (place[ends[0]] - place[node] <= FAR or not _would_wait(node, users))
-        )
-        root[node] = ends[0] if joins else node
-        sizes[root[node]] = sizes.get(root[node], 0) + 1
+        if _elementwise(node):
+            end = None if node in must_exist else _end_of_users(node, users[node], root)
+        elif not _reduces(node):
+            continue
+        is_far = end is not None and place[end] - place[node] > FAR
+        if end is None or sizes[end] >= LONGEST or (is_far and _would_wait(node, users)):
+            end = node
+        root[node] = end
+        sizes[end] = sizes.get(end, 0) + 1
     return root
 
 
-def _in_one_group(
-    node: Node, users: Sequence[Node], ends: Sequence[Node], root: Mapping[Node, Node]
-) -> bool:
-    """Tell whether all that use an elementwise `node` are in one group, of its device and shape."""
-    if _reduces(node) or len(ends) != 1 or any(user not in root for user in users):
-        return False
-    inside = ends[0].inputs[0] if _reduces(ends[0]) else ends[0]
-    return bool(node.device == ends[0].device and node.shape == inside.shape)
+def _end_of_users(node: Node, users: Sequence[Node], root: Mapping[Node, Node]) -> Node | None:
+    """Return the end of the group that all who use `node` are in, if of its device and shape."""
+    ends = set(map(root.get, users))
+    end = ends.pop() if len(ends) == 1 else None
+    if end is None or node.device != end.device:
+        return None
+    inside = end.inputs[0] if isinstance(end.op, REDUCTIONS) else end
+    return end if node.shape == inside.shape else None
 
 
 def _would_wait(node: Node, users: Mapping[Node, Sequence[Node]]) -> bool:
@@ -100,13 +103,13 @@ def _elementwise(node: Node) -> bool:
     if isinstance(node.op, Cast):
         is_fusible = node.inputs[0].dtype.kind == "b" and node.dtype.kind == "f"
     else:
-        is_fusible = isinstance(node.op, Elementwise | Power)
+        is_fusible = isinstance(node.op, EACH_ALONE)
     return is_fusible and simple(node)
 
 
 def _reduces(node: Node) -> bool:
     """Tell whether a node is a reduction that a kernel can do on its way."""
-    if not isinstance(node.op, Sum | Mean | Extreme) or not simple(node):
+    if not isinstance(node.op, REDUCTIONS) or not simple(node):
         return False
     x, dims = node.inputs[0], node.op.dims
     if isinstance(x.shape, UnknownShape) or x.dtype.kind != "f":
@@ -118,16 +121,16 @@ def _reduces(node: Node) -> bool:
 class _Group:
     """The operators of one group as they are collected, inputs first."""
 
-    def __init__(self, root: dict[Node, Node], end: Node) -> None:
-        self.root, self.end = root, end
+    def __init__(self, root: Mapping[Node, Node], end: Node, new: Mapping[Node, Node]) -> None:
+        self.root, self.end, self.new = root, end, new
         self.parts: list[tuple[Op, tuple[int, ...]]] = []
         self.origins: list[Origin] = []
         self.leaves: dict[Node, int] = {}  # the inputs of the whole, numbered
         self.results: dict[Node, int] = {}  # the operators' numbers as operands
 
-    def collect(self, node: Node, inputs: Sequence[Node]) -> int:
+    def collect(self, node: Node) -> int:
         """Add `node` and what belongs to its group; return its number as an operand."""
-        operands = tuple(map(self._operand, node.inputs, inputs))
+        operands = tuple(map(self._operand, node.inputs))
         if isinstance(node.op, Reduction):
             return 0
         assert node.op is not None  # a node of a group is an operator
@@ -136,10 +139,10 @@ class _Group:
         self.results[node] = -len(self.parts)
         return self.results[node]
 
-    def _operand(self, old: Node, new: Node) -> int:
-        if self.root.get(old) is self.end:
-            return self.results[old] if old in self.results else self.collect(old, new.inputs)
-        return self.leaves.setdefault(new, len(self.leaves))
+    def _operand(self, node: Node) -> int:
+        if self.root.get(node) is self.end:
+            return self.results[node] if node in self.results else self.collect(node)
+        return self.leaves.setdefault(self.new.get(node, node), len(self.leaves))
 
     def as_node(self, node: Node, alone: bool = False) -> Node | None:
         """Return the node of the whole group; `alone`: None when no kernel computes it."""

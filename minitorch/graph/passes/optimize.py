@@ -101,6 +101,7 @@ def _find_pass(name: str) -> Pass:
 
 
 LAST = ("fuse", "cse again", "rematerialize")  # once, when nothing else finds anything to do
+THOROUGH = ("cse",)  # finds nothing in what it has made itself
 ROUNDS = 4
 
 
@@ -109,7 +110,7 @@ def _run_until_unchanged(
 ) -> list[Node]:
     """Return the nodes after all passes but the last, again until none finds anything to do.
 
-    A pass that has left these very nodes as they are is not asked again.
+    A pass that would leave these very nodes as they are is not asked again.
     """
     left: dict[str, list[Node]] = {}  # by the name of a pass
     for _ in range(ROUNDS):
@@ -117,7 +118,7 @@ def _run_until_unchanged(
             if name in LAST or same_nodes(leaves, left.get(name, ())):
                 continue
             before, leaves = leaves, run_pass(name, leaves, fed, checked, loops)
-            if same_nodes(before, leaves):
+            if name in THOROUGH or same_nodes(before, leaves):
                 left[name] = leaves
     return leaves
 

@@ -28,6 +28,8 @@ def rewrite(
     fed: Collection[Node] = (),
     every: bool = False,
     at: Collection[Node] | None = None,
+    within: Collection[Node] = (),
+    new: dict[Node, Node] | None = None,
 ) -> list[Node]:
     """Return what stands for `fetches` after `rule` has been asked at the simple nodes below them.
 
@@ -35,14 +37,18 @@ def rewrite(
         every: ask at every node with an operator. What stands for a node that waits for others
             waits for them too.
         at: ask only at these nodes, and at those of whose inputs one was replaced.
+        within: simple nodes that stay, for whoever uses one is replaced together with it.
+        new: an empty dict, which gets what stands for each node that is replaced, as it goes.
     """
     if at is not None and not at:
         return list(fetches)
-    new: dict[Node, Node] = {}  # only what differs
+    new = {} if new is None else new  # only what differs
     with likenesses() as build_like:
         for node in schedule(fetches, fed):
             inputs, control = node.inputs, node.control_inputs
             if node in fed or not (may_change(node) if control else node.op is not None):
+                continue
+            if node in within:
                 continue
             if new:
                 inputs, control = replace_nodes(inputs, new), replace_nodes(control, new)

@@ -12,11 +12,10 @@ from ...arrays.library import Array, DType, Namespace, dtype_of, native_dtype
 from ...op import Op, Spec
 from ...ops.elementwise.rows import Elementwise
 from ...ops.reducing.reduction import Count
-from ...ops.shaping.broadcasting import ExpandTo, SumTo
-from ...ops.shaping.movement import Reshape
 from ..core.node import Node, UnknownShape
 from ..core.order import schedule
 from ..costs.machine import machine
+from ..memory.aliasing import SHAPED
 from ..memory.plan import VIEWS
 from .matmul_chain import size_of
 from .rewrite import rebuild, rewrite, simple
@@ -56,6 +55,9 @@ class ShapeOnly(Op):
         return self.of.infer(*specs)
 
 
+OF_SHAPES = (Count, ShapeOnly)
+
+
 def shape_only(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches with only the shape computed where only the shape is read."""
     read, order = set(fetches), schedule(fetches, fed)
@@ -77,9 +79,9 @@ def shape_only(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node
 def _numbers_of(node: Node) -> tuple[Node, ...]:
     """Return the inputs of which a node reads the numbers, not only the shape."""
     inputs: tuple[Node, ...] = node.inputs
-    if isinstance(node.op, Count | ShapeOnly):
+    if isinstance(node.op, OF_SHAPES):
         return ()
-    return inputs[:1] if isinstance(node.op, ExpandTo | SumTo | Reshape) else inputs
+    return inputs[:1] if isinstance(node.op, SHAPED) else inputs
 
 
 def _infers(node: Node) -> bool:
@@ -90,4 +92,4 @@ def _infers(node: Node) -> bool:
     if isinstance(op, Elementwise):
         count = math.prod(size_of(n) for n in node.shape)
         return machine().numpy_s([op.name], count) > PRICE
-    return type(op).infer is not Op.infer and not isinstance(op, Count | ShapeOnly)
+    return type(op).infer is not Op.infer and not isinstance(op, OF_SHAPES)

@@ -51,12 +51,11 @@ def late(
 
 def any_late(nodes: Iterable[Value]) -> bool:
     """Tell whether one of `nodes` is built late, or is a loop with something inside that is."""
-    return any(isinstance(node.op, Late) or any_late(_inside(node)) for node in nodes)
-
-
-def _inside(node: Value) -> Iterable[Value]:
-    nodes = getattr(node.op, "nodes", None)  # of a loop
-    return nodes() if callable(nodes) else ()
+    for node in nodes:
+        inside = getattr(node.op, "nodes", None)  # of a loop
+        if isinstance(node.op, Late) or (callable(inside) and any_late(inside())):
+            return True
+    return False
 
 
 def unknown(*nodes: Value) -> bool:

@@ -40,7 +40,7 @@ class StaticShape(tuple[int | None, ...]):
         return size if size is None else Dimension(size)
 
     def __eq__(self, other: object) -> bool:
-        return tuple(self) == (tuple(other) if isinstance(other, list) else other)
+        return tuple.__eq__(self, tuple(other) if isinstance(other, list) else other)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
