@@ -11,7 +11,7 @@ capability); data sheets of A100 (80 GB SXM), H100 (SXM) and H200 (SXM); William
 Patterson, CACM 52(4), 2009 (roofline).
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...errors import ArgumentError
 
@@ -24,8 +24,7 @@ SHARED_AT_ONCE = 128  # bytes: a block gets whole multiples
 SHARED_RESERVED = 1024  # bytes of each block that the system keeps
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(NamedTuple):
     """One kind of device.
 
     Attributes:
@@ -72,8 +71,7 @@ def device_named(name: str) -> Device:
     raise ArgumentError(f"device: got {name!r}, expected one of {', '.join(DEVICES)}.")
 
 
-@dataclass(frozen=True)
-class Occupancy:
+class Occupancy(NamedTuple):
     """How many blocks of a kernel a multiprocessor holds at once.
 
     Attributes:
@@ -110,8 +108,7 @@ def _round_up(number: int, step: int) -> int:
     return -(-number // step) * step
 
 
-@dataclass(frozen=True)
-class Roofline:
+class Roofline(NamedTuple):
     """The least seconds that a kernel can take on a device, and why.
 
     Attributes:
