@@ -13,7 +13,7 @@ from weakref import WeakSet, finalize
 
 from ddp_lab.arguments import wait_limit
 from ddp_lab.errors import RankTimeout
-from ddp_lab.transport.board import dependent
+from ddp_lab.transport.board import waiting_for
 
 EXIT_S = 0.5  # for all jobs that still run when the interpreter ends: some never would
 KEPT = 4  # threads of a crew that wait for its next jobs; more end with their job
@@ -70,14 +70,9 @@ class Handle:
             raise self._error
 
     def _await_end(self) -> None:
-        """Wait for the end, and let those who look for circles of waits know."""
         if not self._done.is_set():
-            thread = threading.current_thread()
-            dependent[thread] = self._done.is_set
-            try:
+            with waiting_for(self._done.is_set):
                 self._done.wait()
-            finally:
-                dependent.pop(thread, None)
 
     def when_done(self, callback: Callable[["Handle"], None]) -> None:
         """Call `callback(self)` at the end, at once if that is past."""

@@ -5,7 +5,7 @@ has no place in the order of collectives that is the same on all ranks. Such col
 apart by name instead: `(group, 7, 0, 1)` is collective 1 of those that callback 0 of the group's
 collective 7 called. It may run at any time, for its messages go on a channel of their own.
 
-May import: torch.
+May import: torch, board.
 """
 
 import itertools
@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from torch.futures import Future
+
+from ddp_lab.transport.board import waiting_for
 
 Name = tuple[object, ...]
 
@@ -64,6 +66,11 @@ class CollectiveFuture(Future[Any]):
         super().__init__()
         self._name = name
         self._numbers = itertools.count()
+
+    def wait(self) -> Any:
+        """Return the value; raise what the collective or the callback raised."""
+        with waiting_for(self.done):
+            return super().wait()
 
     def set_exception(self, error: Any) -> None:
         """Complete it with an error, which C++ that wants tensors notices too."""

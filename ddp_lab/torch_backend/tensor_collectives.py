@@ -113,7 +113,12 @@ def require_one_per_rank(operation: str, tensors: list[torch.Tensor], size: int)
 
 
 def part_a_rank(operation: str, whole: torch.Tensor, part: torch.Tensor, size: int) -> None:
-    """Raise `InvalidArgument` unless `whole` has as many elements as a `part` for each rank."""
+    """Raise `InvalidArgument` unless `whole` is as many elements as a `part` for each rank."""
+    if whole.dtype != part.dtype:
+        raise InvalidArgument(
+            f"{operation}: input and output differ in dtype: got {whole.dtype} for the whole, "
+            f"{part.dtype} for a part, expected one dtype. Convert one of them."
+        )
     if whole.numel() != size * part.numel():
         raise InvalidArgument(
             f"{operation}: one part a rank: got {tuple(whole.shape)} for {size} parts of "

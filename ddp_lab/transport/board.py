@@ -8,7 +8,8 @@ ended, or is in another collective, or waits itself for a third rank at such a l
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -101,6 +102,17 @@ class Onlooker(threading.Thread):
 
 # the threads that wait, without a limit, for a job of another one, and whether that has ended
 dependent: dict[threading.Thread, Callable[[], bool]] = {}
+
+
+@contextmanager
+def waiting_for(has_ended: Callable[[], bool]) -> Iterator[None]:
+    """Around a wait for a job of another thread: those who look for circles of waits know."""
+    thread = threading.current_thread()
+    dependent[thread] = has_ended
+    try:
+        yield
+    finally:
+        dependent.pop(thread, None)
 
 
 def is_alone(ranks: Collection[threading.Thread] = ()) -> bool:

@@ -99,12 +99,18 @@ def check(mine: bytes, theirs: bytes, rank: int, peer: int) -> None:
     field = conflict(mine, theirs)
     if field is None:
         return
-    name = {"argument": "operation or root", "order": "order"}.get(field, field)
+    name = "operation or root" if field == "argument" else field
+    left_over = (
+        " So it looks, too, where an algorithm of your own sends a message that nobody receives."
+        if field == "order"
+        else ""
+    )
     raise Mismatch(
         f"{operation_of(mine)}: ranks disagree on the {name}: "
         f"rank {rank} has {_fact(mine, field)} at {site_of(mine)}, "
         f"rank {peer} has {_fact(theirs, field)} at {site_of(theirs)}. "
-        "All ranks must make the same collective calls, in the same order, with equal arguments.",
+        "All ranks must make the same collective calls, in the same order, with equal arguments."
+        f"{left_over}",
         (rank, peer),
     )
 

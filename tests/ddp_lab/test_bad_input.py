@@ -274,6 +274,22 @@ def register(collective: str, fn: Any) -> str:
     return name
 
 
+def one_too_many(comm: Any, x: Any, op: str = "sum") -> Any:
+    comm.send(x, (comm.rank + 1) % comm.size)
+    return x
+
+
+def test_a_message_that_a_learners_algorithm_leaves_behind_is_told_as_such() -> None:
+    name = register("all_reduce", one_too_many)
+
+    def rank(comm: Any) -> None:
+        comm.all_reduce(np.zeros(2), algorithm=name)
+        comm.all_reduce(np.zeros(2), algorithm="ring")
+
+    with pytest.raises(ddp_lab.RankFailed, match="sends a message that nobody receives"):
+        ddp_lab.launch(rank, 2, transport="threads")
+
+
 @pytest.mark.parametrize(
     ("fn", "got"),
     [(rotten, "got None"), (cut_short, "got float64 (1,)"), (other_dtype, "got complex128 (2, 3)")],

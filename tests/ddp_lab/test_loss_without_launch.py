@@ -12,7 +12,7 @@ import pytest
 
 import ddp_lab
 from ddp_lab.transport.board import FAILED, RETURNED, Entry, MemoryBoard, inspect
-from ddp_lab.transport.tcp.local_board import LocalBoard
+from ddp_lab.transport.tcp.local_board import LocalBoard, hear
 from ddp_lab.transport.tcp.tcp import TcpTransport
 
 TCP = """
@@ -203,6 +203,16 @@ def test_the_first_to_fail_is_named_with_those_that_followed() -> None:
         inspect(board, 0, 2)
     with pytest.raises(ddp_lab.RankLost, match="rank 3 has returned: "):
         inspect(board, 0, 3)
+
+
+@pytest.mark.parametrize("board", [LocalBoard, MemoryBoard])
+def test_a_rank_that_left_because_of_another_is_not_all_that_is_named(board: Any) -> None:
+    seen = board(4)
+    hear(seen, 0, 2, "\n3 its process ended")  # it had caught the error, and left with a number
+    with pytest.raises(ddp_lab.RankLost) as told:
+        inspect(seen, 0, 2)
+    cause = "rank 2 has ended (rank 3 was the first to fail: its process ended)"
+    assert cause in str(told.value)
 
 
 def test_a_rank_that_ended_in_another_collective_is_said_to_disagree() -> None:

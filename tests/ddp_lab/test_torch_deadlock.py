@@ -93,10 +93,13 @@ def receive_before_a_step():
 
 receive = lambda: dist.recv(x, other)
 work = lambda: dist.all_reduce(x, async_op=True).wait()
+future = lambda: dist.all_reduce(x, async_op=True).get_future()
 CASES = {
     "both receive": (receive, receive),
     "one receives": (dist.barrier, receive),
     "one waits for a work": (receive, work),
+    "one waits for a future": (receive, lambda: future().wait()),
+    "one waits for a callback": (receive, lambda: future().then(torch.futures.Future.value).wait()),
     "after a callback": (lambda: (call_back(), receive()),) * 2,
     "a thread sends": (send_from_a_thread, receive_and_answer),
     "a thread receives": (receive_in_a_thread, receive_and_answer),
@@ -124,7 +127,15 @@ def run(python: Any, folder: Path, case: str) -> Any:
 
 @pytest.mark.parametrize(
     "case",
-    ["both receive", "one receives", "one waits for a work", "after a callback", "a backward"],
+    [
+        "both receive",
+        "one receives",
+        "one waits for a work",
+        "one waits for a future",
+        "one waits for a callback",
+        "after a callback",
+        "a backward",
+    ],
 )
 def test_a_circle_is_told_whatever_the_timeout_of_the_group(
     case: str, python: Any, tmp_path: Path
@@ -132,7 +143,7 @@ def test_a_circle_is_told_whatever_the_timeout_of_the_group(
     first, second = run(python, tmp_path, case)
     assert "Deadlock: " in first.errors
     assert "rank 0 waits for rank 1 in " in first.errors
-    waits_in = "all_reduce" if "work" in case else "recv"
+    waits_in = "all_reduce" if "waits for" in case else "recv"
     assert f"rank 1 waits for rank 0 in {waits_in} at " in first.errors
     # torch's C++ has an exception of its own for what a backward pass raises
     assert re.search(r"rank 0 has failed \((RuntimeError: .*)?Deadlock: ", second.errors)

@@ -32,6 +32,7 @@ CASES = {
     "deprecated": lambda: dist.all_gather_into_tensor(torch.zeros(6 - 2 * rank), long[rank:]),
     "whole": lambda: dist.all_gather_into_tensor(torch.zeros(7), long),
     "parts": lambda: dist.reduce_scatter_tensor(both[0], long),
+    "dtypes": lambda: dist.reduce_scatter_tensor(integers, torch.zeros(4)),
     "bits": lambda: dist.all_reduce(half, dist.ReduceOp.BAND),
     "both receive": lambda: dist.irecv(both[0], other, group=soon).wait(timedelta(seconds=1)),
     "nobody sends": lambda: dist.recv(both[0], group=soon),
@@ -91,6 +92,8 @@ def said(python: Any, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         ("whole", "InvalidArgument: all_gather: one part a rank: got (7,) for 2 parts of (3,), "
          "expected 6 elements"),
         ("parts", "InvalidArgument: reduce_scatter: one part a rank: got (3,) for 2 parts of (2,)"),
+        ("dtypes", "InvalidArgument: reduce_scatter: input and output differ in dtype: got "
+         "torch.float32 for the whole, torch.int32 for a part, expected one dtype"),
         ("bits", "got bfloat16, expected integers or bool"),
         ("both receive", "RankTimeout: recv at {line}: the timeout has passed: rank {rank} waited "
          "for rank {other}"),

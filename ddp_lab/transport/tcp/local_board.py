@@ -85,9 +85,13 @@ def hear(board: Board, rank: int, peer: int, words: str) -> None:
     """Take the words with which `peer` has left; `rank` knows of itself that it has not failed."""
     why, _, first = words.partition("\n")
     culprit, _, because = first.partition(" ")
-    if isinstance(board, LocalBoard) and culprit.isdigit() and int(culprit) not in (rank, peer):
-        board.hear_of(int(culprit), because)
-    board.end(peer, FAILED if why else ENDED, why)
+    state = FAILED if why else ENDED
+    if culprit.isdigit() and int(culprit) not in (rank, peer):
+        if isinstance(board, LocalBoard):
+            board.hear_of(int(culprit), because)
+        else:
+            why = name_first(peer, why, (int(culprit), because))
+    board.end(peer, state, why)
 
 
 def last_words() -> bytes:
