@@ -198,18 +198,12 @@ def load_checks(path: Path) -> Checks:
         raise LabError(f"checks: {_place(error, path)} does not run: {problem}.") from error
     settings = [value for value in space.values() if isinstance(value, LabSettings)]
     checks = tuple(value for value in space.values() if isinstance(value, Check))
-    twice = _find_duplicate_names(tree, checks)
-    if twice:
+    names = [check.name for check in checks]  # of two, one may have taken the other's place
+    written = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    if twice := sorted({n for n in names if names.count(n) > 1 or written.count(n) > 1}):
         raise LabError(f"checks: {path}: two checks are called {', '.join(twice)}. Rename one.")
     verify_requirements(checks)
     return Checks(checks, settings[-1] if settings else LabSettings(), *learner_names(tree))
-
-
-def _find_duplicate_names(tree: ast.Module, checks: Sequence[Check]) -> list[str]:
-    """Return the names that two checks have, one of which may have taken the other's place."""
-    names = [check.name for check in checks]
-    written = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    return sorted({n for n in names if names.count(n) > 1 or written.count(n) > 1})
 
 
 def _place(error: BaseException, path: Path) -> str:

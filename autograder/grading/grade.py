@@ -81,7 +81,7 @@ class LabGrader:
         self.limits = self.checks.settings.limits()
         self.read_s = READ_S
         self._open = open_student or self._open_sandbox
-        self._source = _nothing if open_student else _workers(source)
+        self._source = (lambda: None) if open_student else _workers(source)
         handed_out = statements_of([("code", text) for text in _read_handed_out_code(lab)])
         self._given = definitions(handed_out)
         self._given_texts = frozenset(analysed.statement.text for analysed in handed_out)
@@ -198,7 +198,7 @@ class LabGrader:
         if source is not None and source.failure is not None:
             raise source.failure  # a check that asked for another took it for a mistake
         results = {task: by_check[task.check.name] for task in tasks}
-        notes = list(dict.fromkeys(_describe_stop(failure) for failure in failures))
+        notes = list(dict.fromkeys(map(_describe_stop, failures)))
         return results, [*notes[:MAX_NOTES], *student_notes], kind
 
     def _retry_with_everything(
@@ -359,10 +359,6 @@ def _workers(source: "Supply | None") -> "Callable[[], Supply | None]":
     from autograder.sandbox import worker_pool
 
     return worker_pool.supply
-
-
-def _nothing() -> None:
-    """Return no source: the student is not of the sandbox."""
 
 
 def _read_handed_out_code(lab: Lab) -> list[str]:

@@ -188,16 +188,12 @@ def _page() -> "Template":
     pages = Environment(
         loader=PackageLoader("autograder"),
         autoescape=True,
-        finalize=_shorten,
+        finalize=lambda v: printable(v, LONGEST) if isinstance(v, str) else v,
         trim_blocks=True,
         undefined=StrictUndefined,
     )
     pages.filters["points"] = number
     return pages.get_template("report.html.j2")
-
-
-def _shorten(value: Any) -> Any:
-    return printable(value, LONGEST) if isinstance(value, str) else value
 
 
 def number(value: float) -> str:

@@ -40,7 +40,8 @@ def find() -> Layout:
     prefix = Path(os.path.realpath(sys.base_prefix))
     library = [prefix / "lib", prefix / "lib64", Path(python)]
     sites = site_folders()
-    roots = _outermost([p for p in (*library, *sites) if p.exists() and not _within(p, "/usr")])
+    seen = {p: None for p in (*library, *sites) if p.exists() and not _within(p, "/usr")}
+    roots = [p for p in seen if not any(_within(p, other) for other in seen if other != p)]
     ours = Path(__file__).resolve().parent.parent
     neighbours = [ours.parent / name for name in COURSE]
     course = [(str(p), f"{COURSE_AT}/{p.name}") for p in neighbours if p.is_dir()]
@@ -69,16 +70,10 @@ def original(path: str) -> str:
 def site_folders() -> list[Path]:
     """Return the folders of `sys.path` that hold installed packages, NumPy's among them."""
     named = [Path(p) for p in sys.path if Path(p).name in ("site-packages", "dist-packages")]
-    numpy = _package("numpy")
-    folders = [*named, *([numpy.parent] if numpy is not None else [])]
+    numpy = importlib.util.find_spec("numpy")
+    packages = list(numpy.submodule_search_locations or ()) if numpy is not None else []
+    folders = [*named, *(Path(package).resolve().parent for package in packages[:1])]
     return list(dict.fromkeys(p.resolve() for p in folders if p.is_dir()))
-
-
-def _package(name: str) -> Path | None:
-    """Return the folder of a package that could be imported, or None."""
-    spec = importlib.util.find_spec(name)
-    places = list(spec.submodule_search_locations or ()) if spec is not None else []
-    return Path(places[0]).resolve() if places else None
 
 
 def cover(visible: list[Path], ours: Path) -> list[Path]:
@@ -86,11 +81,6 @@ def cover(visible: list[Path], ours: Path) -> list[Path]:
     installed = ours.parent.name in ("site-packages", "dist-packages")
     judges = [ours, ours.parent / "labs"] if installed else [ours.parent]
     return [j for j in judges if j.is_dir() and any(_within(j, v) for v in visible)]
-
-
-def _outermost(paths: list[Path]) -> list[Path]:
-    unique = list(dict.fromkeys(paths))
-    return [p for p in unique if not any(_within(p, q) for q in unique if q != p)]
 
 
 def _within(path: Path, folder: Path | str) -> bool:
