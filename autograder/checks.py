@@ -125,6 +125,11 @@ class Check:
         """Run its function."""
         return self.function(student, rng)
 
+    def no_points(self, max_score: float, outcome: Outcome, output: str = "") -> CheckResult:
+        """Return a result that earns none of `max_score`."""
+        score, about = (0.0, max_score, output), (self.hidden, False, self.title)
+        return CheckResult(self.name, self.question, outcome, *score, *about)
+
 
 @dataclass(frozen=True)
 class Checks:
@@ -232,10 +237,7 @@ def run_check(
     A check that breaks is marked `broken` and has its full score: whether the check is at fault
     or an answer provoked it, `autograder.grading.grade` finds out by asking the solution.
     """
-    result = CheckResult(
-        name=check.name, question=check.question, outcome=Outcome.INCORRECT, score=0.0,
-        max_score=max_score, hidden=check.hidden, title=check.title,
-    )  # fmt: skip
+    result = check.no_points(max_score, Outcome.INCORRECT)
     # Made before the clock runs: an import of NumPy that is cut off cannot be done again.
     rng = generator(seed, check.name)
     remembering = Remembering(student)

@@ -53,8 +53,6 @@ READ_S = 60.0  # to read a notebook in; the largest that intake lets through tak
 SPARE_S = 2.0  # for a check's own code, over what it may ask of the learner's
 MAX_NOTES = 5  # of cells that stopped; the first ones are the cause of the others
 
-__all__ = ["CHECKS", "LabGrader", "Task", "solution_cells", "tasks_of"]
-
 OpenStudent = Callable[[Limits], AbstractContextManager[WorkerStudent]]
 
 
@@ -260,7 +258,7 @@ class LabGrader:
     def _ask(self, task: Task, student: WorkerStudent, seed: int, left: float) -> CheckResult:
         if left <= 0:
             output = f"The time limit of {self.limits.wall_s:g} s was used up before this check."
-            return replace(_not_attempted(task, output), outcome=Outcome.INCORRECT)
+            return task.check.no_points(task.max_score, Outcome.INCORRECT, output)
         student.allow(left)
         return run_check(task.check, student, seed, task.max_score, within_s=left + SPARE_S)
 
@@ -376,16 +374,7 @@ def _read_handed_out_code(lab: Lab) -> list[str]:
 
 
 def _not_attempted(task: Task, output: str) -> CheckResult:
-    return CheckResult(
-        name=task.check.name,
-        question=task.question.name,
-        outcome=Outcome.NOT_ATTEMPTED,
-        score=0.0,
-        max_score=task.max_score,
-        output=output,
-        hidden=task.check.hidden,
-        title=task.check.title,
-    )
+    return task.check.no_points(task.max_score, Outcome.NOT_ATTEMPTED, output)
 
 
 def _explain_not_attempted(question: Question, texts: dict[str, str]) -> str:

@@ -17,17 +17,6 @@ from typing import Any, Protocol
 from autograder.errors import CheckBroken, LimitReached, NotAttempted, StudentError
 from autograder.records import Failure, RanksRun, Statement
 
-__all__ = [
-    "COMMUNICATOR",
-    "LimitReached",
-    "NotAttempted",
-    "Student",
-    "StudentError",
-    "WorkerStudent",
-    "rank_arguments",
-    "ship",
-]
-
 COMMUNICATOR = "ddp_lab.communicator:Communicator"
 
 

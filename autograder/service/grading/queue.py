@@ -231,13 +231,11 @@ class Queue:
                 fault = _first_line(error) if unable else self._fault(grader, claim.lab)
                 self._handle_failure(claim, _first_line(error), fault)
         else:
-            missing = _missing_module(report)
-            if missing and claim.lab not in self._complete:  # else the notebook alone misses it
-                missing = self._fault(grader, claim.lab)
-            else:
-                missing = None
-            if missing:
-                self._handle_failure(claim, missing, missing)
+            fault = None  # where the solution misses a module too, and not this notebook alone
+            if _missing_module(report) and claim.lab not in self._complete:
+                fault = self._fault(grader, claim.lab)
+            if fault:
+                self._handle_failure(claim, fault, fault)
                 return
             self._claims.finish(claim.id, self._owner, report)
             self._count("graded", self._clock() - began)

@@ -101,7 +101,8 @@ def _of_one(course: Course, metrics: Metrics) -> ASGIApp:
     }
     limited = BodyLimit(app, limit_bytes=_OTHER_BYTES, limit_s=settings.upload_s, larger=larger)
     secure = settings.public_url.startswith("https://")
-    whole = _Headers(_Hosts(limited, _names(settings)), HEADERS | (HSTS if secure else {}))
+    named = _for_hosts(limited, _names(settings))
+    whole = _with_headers(named, HEADERS | (HSTS if secure else {}))
     logged = (log_request,) if settings.log_format == "json" else ()
     return RequestWatch(whole, metrics.count_request, *logged)
 
@@ -143,50 +144,45 @@ class _Static(StaticFiles):
         return answer
 
 
-class _Hosts:
-    """ASGI middleware: a request that calls the server by another name is refused."""
+def _for_hosts(app: ASGIApp, names: frozenset[str]) -> ASGIApp:
+    """Return ASGI middleware: a request that calls the server by another name is refused."""
 
-    def __init__(self, app: ASGIApp, names: frozenset[str]) -> None:
-        self._app = app
-        self._names = names
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        known = not names or scope["type"] != "http" or _host_of(scope) in names
+        refusal = PlainTextResponse("this server has another name.\n", 400)
+        await (app if known else refusal)(scope, receive, send)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._names and scope["type"] == "http" and not self._is_known_host(scope):
-            answer = PlainTextResponse("this server has another name.\n", 400)
-            await answer(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
-
-    def _is_known_host(self, scope: Scope) -> bool:
-        hosts = [value for name, value in scope["headers"] if name == b"host"]
-        try:
-            return len(hosts) == 1 and urlsplit(f"//{hosts[0].decode()}").hostname in self._names
-        except ValueError:
-            return False
+    return answer
 
 
-class _Headers:
-    """ASGI middleware: every answer carries these headers, unless it says otherwise itself.
+def _host_of(scope: Scope) -> str | None:
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    try:
+        return urlsplit(f"//{hosts[0].decode()}").hostname if len(hosts) == 1 else None
+    except ValueError:
+        return None
+
+
+def _with_headers(app: ASGIApp, headers: Mapping[str, str]) -> ASGIApp:
+    """Return ASGI middleware: every answer has these headers, unless it says otherwise itself.
 
     HEAD is answered as GET; the HTTP server leaves the body out.
     """
+    more = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
-    def __init__(self, app: ASGIApp, headers: Mapping[str, str]) -> None:
-        self._app = app
-        self._headers = headers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 there = {name.lower() for name, _ in message["headers"]}
-                more = ((n.lower().encode(), v.encode()) for n, v in self._headers.items())
                 missing = [(name, value) for name, value in more if name not in there]
                 message = {**message, "headers": [*message["headers"], *missing]}
             await send(message)
 
         if scope.get("method") == "HEAD":
             scope = {**scope, "method": "GET"}
-        await self._app(scope, receive, send_with_headers)
+        await app(scope, receive, send_with_headers)
+
+    return answer
 
 
 def _say(

@@ -70,16 +70,9 @@ def receipt(receipt: Receipt, url: str, checks: tuple[int, int] | None) -> dict[
     `checks` is how many run in the notebook and how many more at submission, if that is known.
     """
     counted = None if checks is None else {"here": checks[0], "at_submission": checks[1]}
-    return {
-        "id": receipt.id,
-        "lab": receipt.lab,
-        "state": STORED,
-        "sha256": receipt.sha256,
-        "submitted_at": iso(receipt.submitted_at),
-        "late_days": receipt.late_days,
-        "checks": counted,
-        "url": f"{url}/submissions/{receipt.id}",
-    }
+    values = {**vars(receipt), "submitted_at": iso(receipt.submitted_at), "state": STORED}
+    del values["is_new"]
+    return {**values, "checks": counted, "url": f"{url}/submissions/{receipt.id}"}
 
 
 def gradebook_row(row: Row, teams: Teams) -> dict[str, Any]:

@@ -71,11 +71,11 @@ class Dates(Records):
         key = (extensions.c.lab == lab) & (extensions.c.person_id == learner.id)
         with self.database.write() as connection:
             rules = calendar(connection).rules.get(lab, Rules())
-            refusal = "the lab has no due date that could be extended"
-            if rules.due is not None:
-                held = f"the lab is due on {format_local(rules.due)} for everybody"
-                refusal = f"{held}: expected a later time"
             if due is not None and (rules.due is None or moment(due) <= moment(rules.due)):
+                refusal = "the lab has no due date that could be extended"
+                if rules.due is not None:
+                    held = f"the lab is due on {format_local(rules.due)} for everybody"
+                    refusal = f"{held}: expected a later time"
                 raise Refused(422, f"extension: due: got {due}: {refusal}.")
             before = connection.scalar(sa.select(extensions.c.due).where(key))
             connection.execute(extensions.delete().where(key))
