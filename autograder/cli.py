@@ -39,6 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AutograderError as error:
         print(f"autograder: {error}", file=sys.stderr)
         return 2
+    except UnicodeEncodeError as error:  # of a terminal that writes another encoding
+        print(f"autograder: {arguments.command}: an argument is no UTF-8: {error}", file=sys.stderr)
+        return 2
     except BrokenPipeError:  # the reader, such as `head`, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
