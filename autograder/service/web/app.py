@@ -20,11 +20,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from autograder.service.errors import Refused
 from autograder.service.settings import Settings
 from autograder.service.web import access
-from autograder.service.web.below import FOLDER, Below, path_in_course
+from autograder.service.web.below import FOLDER, below, path_in_course
 from autograder.service.web.course import Course
 from autograder.service.web.late_routes import LateRouter
-from autograder.service.web.limits import BodyLimit
-from autograder.service.web.logs import RequestWatch, log_request
+from autograder.service.web.limits import limit_bodies
+from autograder.service.web.logs import log_request, watch_requests
 from autograder.service.web.metrics import Metrics
 from autograder.service.web.page import HERE
 from autograder.service.web.routes import (
@@ -67,9 +67,9 @@ HSTS = {"Strict-Transport-Security": "max-age=31536000"}
 def create_app(course: Course) -> ASGIApp:
     """Return the application over the parts of a course, and of the others on its server."""
     metrics = {name: Metrics(each) for name, each in course.others.items()}
-    below = {name: _of_one(each, metrics[name]) for name, each in course.others.items()}
+    others = {name: _of_one(each, metrics[name]) for name, each in course.others.items()}
     whole = _of_one(course, Metrics(course, metrics))
-    return Below(whole, below) if below else whole
+    return below(whole, others) if others else whole
 
 
 def _of_one(course: Course, metrics: Metrics) -> ASGIApp:
@@ -99,12 +99,12 @@ def _of_one(course: Course, metrics: Metrics) -> ASGIApp:
         "/term": schedule.PLAN_BYTES + _FORM_BYTES,
         "/people/roster": people.ROSTER_BYTES + _FORM_BYTES,
     }
-    limited = BodyLimit(app, limit_bytes=_OTHER_BYTES, limit_s=settings.upload_s, larger=larger)
+    limited = limit_bodies(app, limit_bytes=_OTHER_BYTES, limit_s=settings.upload_s, larger=larger)
     secure = settings.public_url.startswith("https://")
     named = _for_hosts(limited, _names(settings))
     whole = _with_headers(named, HEADERS | (HSTS if secure else {}))
     logged = (log_request,) if settings.log_format == "json" else ()
-    return RequestWatch(whole, metrics.count_request, *logged)
+    return watch_requests(whole, metrics.count_request, *logged)
 
 
 def routers(course: Course) -> tuple[LateRouter, LateRouter, LateRouter]:

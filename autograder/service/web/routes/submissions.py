@@ -60,7 +60,10 @@ def _add_api(api: APIRouter, course: Course) -> None:
         report = _read_report(course, person, entry)
         shown = views.summary(entry, find_senders(course.store.database, [entry.id]))
         shown["report"] = report and to_gradescope(report, staff=person.is_staff)
-        shown["reason"] = entry.reason if person.is_staff else _reason_for_learner(entry, report)
+        shown["reason"] = entry.reason
+        if not person.is_staff:  # why there is no grade, or not the one that they expect
+            problem = report.error or None if report else None
+            shown["reason"] = views.PARKED_MESSAGE if entry.state == PARKED else problem
         return shown
 
     @api.get("/submissions/{number}/notebook", response_class=Response, responses=openapi.NOTEBOOK)
@@ -178,13 +181,6 @@ def _write_list(all_submissions: Submissions, before: int, most: int | None) -> 
 def _read_report(course: Course, person: Person, entry: Entry) -> Report | None:
     report = course.store.submissions.seen_by(person).report(entry.id)
     return report if report is None or person.is_staff else views.for_learner(report)
-
-
-def _reason_for_learner(entry: Entry, report: Report | None) -> str | None:
-    """Return what a learner is told of why there is no grade, or not the one that they expect."""
-    if entry.state == PARKED:
-        return views.PARKED_MESSAGE
-    return (report.error or None) if report else None
 
 
 # The standalone report brings its style inside itself, and nothing else.
