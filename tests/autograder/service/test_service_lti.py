@@ -505,7 +505,8 @@ def test_a_lab_is_named_by_the_link_or_its_address(
     uri = f"{course.staff.server}/lti/launch?lab=02_second"
     assert "lab=02_second" in launch(browser, platform, target_link_uri=uri, **named).text
     assert 'url=/gradebook"' in launch(browser, platform, **named).text
-    assert launch(browser, platform, custom={"login": "t", "lab": "none"}, **teacher).status == 404
+    answer = launch(browser, platform, custom={"login": "t", "lab": "none"}, **teacher)
+    assert answer.status == 404 and "Tell your instructor" in answer.text
 
 
 def test_keys_that_cannot_be_read_are_said_so(

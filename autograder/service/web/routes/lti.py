@@ -47,7 +47,11 @@ def _add_launches(pages: APIRouter, course: Course, tool: LtiTool) -> None:
             cookie = name_cookie(form.get("state", ""))
             launched, nonce = tool.launches.back(form, request.cookies.get(cookie, ""))
             opens = launched.lab and not launched.choice
-            lab = course.catalog.resolve(launched.lab) if opens else ""
+            try:
+                lab = course.catalog.resolve(launched.lab) if opens else ""
+            except Refused as error:
+                told = f"launch: {error} Tell your instructor: the link says it."
+                raise Refused(404, told) from error
             tool.people.use(nonce)
             person = tool.people.take(launched, lab)
         opened = _open_page(course, tool, launched, person, lab)
