@@ -125,6 +125,11 @@ class Check:
         """Run its function."""
         return self.function(student, rng)
 
+    def no_points(self, max_score: float, outcome: Outcome, output: str = "") -> CheckResult:
+        """Return a result that earns none of `max_score`."""
+        score, about = (0.0, max_score, output), (self.hidden, False, self.title)
+        return CheckResult(self.name, self.question, outcome, *score, *about)
+
 
 @dataclass(frozen=True)
 class Checks:
@@ -198,18 +203,12 @@ def load_checks(path: Path) -> Checks:
         raise LabError(f"checks: {_place(error, path)} does not run: {problem}.") from error
     settings = [value for value in space.values() if isinstance(value, LabSettings)]
     checks = tuple(value for value in space.values() if isinstance(value, Check))
-    twice = _find_duplicate_names(tree, checks)
-    if twice:
+    names = [check.name for check in checks]  # of two, one may have taken the other's place
+    written = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    if twice := sorted({n for n in names if names.count(n) > 1 or written.count(n) > 1}):
         raise LabError(f"checks: {path}: two checks are called {', '.join(twice)}. Rename one.")
     verify_requirements(checks)
     return Checks(checks, settings[-1] if settings else LabSettings(), *learner_names(tree))
-
-
-def _find_duplicate_names(tree: ast.Module, checks: Sequence[Check]) -> list[str]:
-    """Return the names that two checks have, one of which may have taken the other's place."""
-    names = [check.name for check in checks]
-    written = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
-    return sorted({n for n in names if names.count(n) > 1 or written.count(n) > 1})
 
 
 def _place(error: BaseException, path: Path) -> str:
@@ -238,10 +237,7 @@ def run_check(
     A check that breaks is marked `broken` and has its full score: whether the check is at fault
     or an answer provoked it, `autograder.grading.grade` finds out by asking the solution.
     """
-    result = CheckResult(
-        name=check.name, question=check.question, outcome=Outcome.INCORRECT, score=0.0,
-        max_score=max_score, hidden=check.hidden, title=check.title,
-    )  # fmt: skip
+    result = check.no_points(max_score, Outcome.INCORRECT)
     # Made before the clock runs: an import of NumPy that is cut off cannot be done again.
     rng = generator(seed, check.name)
     remembering = Remembering(student)

@@ -16,7 +16,7 @@ from types import ModuleType
 from autograder.errors import AutograderError
 from autograder.extras import explain_import_error
 from autograder.service.running.command_line import add_commands
-from autograder.service.running.commands import Subparsers
+from autograder.service.running.commands import Subparsers, whole
 
 MAX_SECONDS = 7 * 24 * 3600
 
@@ -38,6 +38,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except AutograderError as error:
         print(f"autograder: {error}", file=sys.stderr)
+        return 2
+    except UnicodeEncodeError as error:  # of a terminal that writes another encoding
+        print(f"autograder: {arguments.command}: an argument is no UTF-8: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader, such as `head`, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -101,7 +104,7 @@ def _add_grade(commands: Subparsers) -> None:
     )
     parser.add_argument("-o", "--out", metavar="OUT", type=_path, required=True)
     parser.add_argument("--json", action="store_true", help="print each report as a line of JSON")
-    parser.add_argument("--jobs", metavar="N", type=_positive_int, help="default: all cores")
+    parser.add_argument("--jobs", metavar="N", type=whole(1, 1024), help="default: all cores")
     parser.add_argument(
         "--timeout-s", metavar="S", type=_seconds, help="wall time of one submission"
     )
@@ -116,7 +119,7 @@ def _add_audit(commands: Subparsers) -> None:
     parser = commands.add_parser("audit", help="break the solution in many ways: what is caught?")
     parser.add_argument("lab", metavar="LAB", type=Path)
     parser.add_argument("--json", action="store_true", help="print mutants, killed and survivors")
-    parser.add_argument("--jobs", metavar="N", type=_positive_int, help="default: all cores")
+    parser.add_argument("--jobs", metavar="N", type=whole(1, 1024), help="default: all cores")
     parser.set_defaults(run=_late("commands", "audit"))
 
 
@@ -188,13 +191,6 @@ def _path(text: str) -> Path:
     if not text:  # such as from a variable that is not set: it would mean this directory
         raise argparse.ArgumentTypeError("got '', expected a path.")
     return Path(text)
-
-
-def _positive_int(text: str) -> int:
-    value = int(text) if text.isascii() and text.isdigit() else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number from 1.")
-    return value
 
 
 def _seconds(text: str) -> float:

@@ -159,8 +159,9 @@ def _grade_all(lab: Lab, items: Sequence[Item], arguments: argparse.Namespace) -
     from rich.console import Console
     from rich.progress import Progress
 
-    judges = _judges(lab, arguments)
-    graded = []
+    cluster = Cluster(arguments.scheduler) if arguments.scheduler else None
+    how = (arguments.jobs or default_jobs(), arguments.timeout_s, arguments.staff, cluster)
+    judges, graded = Judges(lab, arguments.out, *how), list[Graded]()
     console = Console(stderr=True)
     bar = Progress(
         console=console,
@@ -186,13 +187,6 @@ def _line(submission: Graded, number: int, total: int, as_json: bool) -> str:
     problem = f": {reason}" if reason else ""
     name = " ".join(printable(submission.item.stem, 80).split())  # a name may hold line ends
     return f"[{number}/{total}] {name}: {score:g} of {full:g} points{problem}"
-
-
-def _judges(lab: Lab, arguments: argparse.Namespace) -> Judges:
-    cluster = Cluster(arguments.scheduler) if arguments.scheduler else None
-    jobs = arguments.jobs or default_jobs()
-    timeout_s, staff = arguments.timeout_s, arguments.staff
-    return Judges(lab, arguments.out, jobs, timeout_s, staff, cluster)
 
 
 def audit(arguments: argparse.Namespace) -> None:

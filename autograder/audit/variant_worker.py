@@ -21,15 +21,13 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from autograder.authoring.source import load_lab
 from autograder.grading.grade import LabGrader
 from autograder.grading.line_process import Answer, Request, Serving
 from autograder.grading.slicing import Analysed, select_needed, statements_of
-from autograder.records import Limits
 from autograder.student.local import LocalStudent
-from autograder.student.protocol import COMMUNICATOR, WorkerStudent
+from autograder.student.protocol import COMMUNICATOR
 from autograder.student.withheld import withhold
 
 MAX_MEMORY_BYTES = 8 << 30  # address space; torch alone reserves three of them
@@ -38,18 +36,14 @@ MAX_MEMORY_BYTES = 8 << 30  # address space; torch alone reserves three of them
 def main() -> None:
     """Serve variants until the input closes."""
     gc.disable()  # what is imported stays
-    grader = LabGrader(load_lab(Path(sys.argv[1])), open_student=_in_process)
+    ours = load_lab(Path(sys.argv[1]))
+    grader = LabGrader(ours, open_student=lambda _: contextlib.nullcontext(LocalStudent()))
     withhold(grader.checks.settings.withheld)
     serving = Serving()
     _preload(grader)
     gc.freeze()
     gc.enable()
     serving.run(functools.partial(_trial, grader))
-
-
-@contextlib.contextmanager
-def _in_process(limits: Limits) -> Iterator[WorkerStudent]:
-    yield LocalStudent()
 
 
 def _preload(grader: LabGrader) -> None:
@@ -126,21 +120,14 @@ def _run_child(
         for descriptor in (0, 1, 2):
             os.dup2(quiet, descriptor)
         gc.freeze()  # what was there before any answer is no thief's find
-        results = _results(grader, statements, request)
+        tasks = [t for t in grader.tasks if t.check.name in request["checks"]]
+        results = [asdict(r) for r in grader.run(statements, tasks, request["seed"])[0].values()]
         imported = [name for name in sys.modules if name not in imported_before]
         text = json.dumps({"results": results, "imported": imported}).encode()
         while text:
             text = text[os.write(writer, text) :]
     finally:
         os._exit(0)
-
-
-def _results(
-    grader: LabGrader, statements: Sequence[Analysed], request: Request
-) -> Sequence[dict[str, Any]]:
-    tasks = [t for t in grader.tasks if t.check.name in request["checks"]]
-    results, _, _ = grader.run(statements, tasks, request["seed"])
-    return list(map(asdict, results.values()))
 
 
 if __name__ == "__main__":

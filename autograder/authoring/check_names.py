@@ -26,7 +26,10 @@ def learner_names(tree: ast.Module) -> tuple[frozenset[str], frozenset[str]]:
     unwritten = any(not _text(arg) and getattr(arg, "id", "") not in functions for arg in arguments)
     texts = {text for node in nodes if (text := _text(node))} if unwritten else ()
     sent = {arg.id for arg in _first_arguments(nodes, _SENDING) if isinstance(arg, ast.Name)}
-    return frozenset(named).union(_open_names(nodes, sent)), frozenset(texts)
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    senders = (node for node in nodes if isinstance(node, kinds) and node.name in sent)
+    open_names = (free_names(ast.unparse(node)) for node in senders)
+    return frozenset(named).union(*open_names), frozenset(texts)
 
 
 def _first_arguments(nodes: Iterable[ast.AST], methods: set[str]) -> Iterator[ast.expr]:
@@ -43,9 +46,3 @@ def _text(node: ast.AST) -> str:
         first = node.value.partition(".")[0]
         return first if first.isidentifier() else ""
     return ""
-
-
-def _open_names(nodes: Iterable[ast.AST], sent: set[str]) -> Iterator[str]:
-    for node in nodes:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in sent:
-            yield from free_names(ast.unparse(node))

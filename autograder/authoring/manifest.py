@@ -48,7 +48,9 @@ def load_released(directory: Path | str) -> Lab:
         if not (directory / SOURCE).is_file():
             problem = f"lab: {directory}: has neither {MANIFEST} nor {SOURCE}"
             raise UnknownLab(f"{problem}. Name a lab's directory.")
-        return _without_solutions(load_lab(directory))
+        lab = load_lab(directory)
+        questions = tuple(replace(q, solution="", rubric=()) for q in lab.questions)
+        return replace(lab, cells=(), questions=questions)
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         questions = tuple(_question(q) for q in content["questions"])
@@ -76,8 +78,3 @@ def read_handout(directory: Path) -> str:
 def _question(data: dict[str, Any]) -> Question:
     lists = {name: tuple(data[name]) for name in ("defines", "hints")}
     return Question(**{**{name: data[name] for name in (*_OF_QUESTION, "hidden_checks")}, **lists})
-
-
-def _without_solutions(lab: Lab) -> Lab:
-    questions = tuple(replace(q, solution="", rubric=()) for q in lab.questions)
-    return replace(lab, cells=(), questions=questions)

@@ -46,7 +46,7 @@ def release(
     with Trials(lab) as trials:
         reasons = list(contradictions(lab, checks, trials))
         if audited and not reasons:
-            reasons = list(_report_unearned(lab, trials))
+            reasons = [_UNEARNED.format(**paid) for paid in find_unearned_points(lab, trials)]
     if reasons:
         raise ReleaseRefused(lab.name, reasons)
     files = learner_files(lab, checks)
@@ -117,14 +117,10 @@ def contradictions(lab: Lab, checks: Checks, trials: Trials) -> Iterator[str]:
         yield from _not_caught(mistake, verdict, trial.ended)
 
 
-def _report_unearned(lab: Lab, trials: Trials) -> Iterator[str]:
-    """Yield which checks pay an answer that does nothing."""
-    for paid in find_unearned_points(lab, trials):
-        yield (
-            f"the check {paid['check']} pays for nothing: {paid['question']} passes it by giving "
-            f"back {paid['answer']}. A loop over zip() ends with the shorter side: compare "
-            "lengths first, or let the check wait with requires=."
-        )
+_UNEARNED = (
+    "the check {check} pays for nothing: {question} passes it by giving back {answer}. A loop over "
+    "zip() ends with the shorter side: compare lengths first, or let the check wait with requires=."
+)
 
 
 def _variants(lab: Lab, checks: tuple[str, ...]) -> Iterator[Variant]:

@@ -124,8 +124,11 @@ def colab_notebook(lab: Lab) -> str:
 
 def for_colab(content: dict[str, Any], lab: Lab) -> dict[str, Any]:
     """Return one of the lab's notebooks with the set-up cell in front and its pictures inside."""
-    cells = [_with_pictures(cell, lab.directory) for cell in content["cells"]]
-    cell = {
+    for cell in content["cells"]:
+        if cell["cell_type"] == "markdown":
+            text = embed("".join(cell["source"]), lab.directory)
+            cell["source"] = text.splitlines(keepends=True)
+    set_up = {
         "cell_type": "code",
         "execution_count": None,
         "id": cell_id(lab, "colab_set_up"),
@@ -133,13 +136,7 @@ def for_colab(content: dict[str, Any], lab: Lab) -> dict[str, Any]:
         "outputs": [],
         "source": set_up_text(lab).splitlines(keepends=True),
     }
-    return {**content, "cells": [cell, *cells]}
-
-
-def _with_pictures(cell: dict[str, Any], directory: Path) -> dict[str, Any]:
-    if cell["cell_type"] != "markdown":
-        return cell
-    return {**cell, "source": embed("".join(cell["source"]), directory).splitlines(keepends=True)}
+    return {**content, "cells": [set_up, *content["cells"]]}
 
 
 def set_up_text(lab: Lab) -> str:

@@ -24,7 +24,8 @@ from autograder.formats.draft import (
     notebook_cells,
     write,
 )
-from autograder.grading.grade import CHECKS, Task, tasks_of
+from autograder.grading.grade import CHECKS, tasks_of
+from autograder.grading.time_budget import Task
 from autograder.records import Cell, Lab
 
 _HIDDEN = re.compile(

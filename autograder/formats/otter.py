@@ -36,7 +36,8 @@ from autograder.formats.draft import (
     notebook_cells,
     write,
 )
-from autograder.grading.grade import CHECKS, Task, tasks_of
+from autograder.grading.grade import CHECKS, tasks_of
+from autograder.grading.time_budget import Task
 from autograder.records import Cell, Lab, Question
 
 _BOUND = re.compile(r"#\s*(BEGIN|END) (QUESTION|PROMPT|SOLUTION|TESTS)\b")

@@ -53,8 +53,6 @@ READ_S = 60.0  # to read a notebook in; the largest that intake lets through tak
 SPARE_S = 2.0  # for a check's own code, over what it may ask of the learner's
 MAX_NOTES = 5  # of cells that stopped; the first ones are the cause of the others
 
-__all__ = ["CHECKS", "LabGrader", "Task", "solution_cells", "tasks_of"]
-
 OpenStudent = Callable[[Limits], AbstractContextManager[WorkerStudent]]
 
 
@@ -81,7 +79,7 @@ class LabGrader:
         self.limits = self.checks.settings.limits()
         self.read_s = READ_S
         self._open = open_student or self._open_sandbox
-        self._source = _nothing if open_student else _workers(source)
+        self._source = (lambda: None) if open_student else _workers(source)
         handed_out = statements_of([("code", text) for text in _read_handed_out_code(lab)])
         self._given = definitions(handed_out)
         self._given_texts = frozenset(analysed.statement.text for analysed in handed_out)
@@ -198,7 +196,7 @@ class LabGrader:
         if source is not None and source.failure is not None:
             raise source.failure  # a check that asked for another took it for a mistake
         results = {task: by_check[task.check.name] for task in tasks}
-        notes = list(dict.fromkeys(_describe_stop(failure) for failure in failures))
+        notes = list(dict.fromkeys(map(_describe_stop, failures)))
         return results, [*notes[:MAX_NOTES], *student_notes], kind
 
     def _retry_with_everything(
@@ -260,7 +258,7 @@ class LabGrader:
     def _ask(self, task: Task, student: WorkerStudent, seed: int, left: float) -> CheckResult:
         if left <= 0:
             output = f"The time limit of {self.limits.wall_s:g} s was used up before this check."
-            return replace(_not_attempted(task, output), outcome=Outcome.INCORRECT)
+            return task.check.no_points(task.max_score, Outcome.INCORRECT, output)
         student.allow(left)
         return run_check(task.check, student, seed, task.max_score, within_s=left + SPARE_S)
 
@@ -361,10 +359,6 @@ def _workers(source: "Supply | None") -> "Callable[[], Supply | None]":
     return worker_pool.supply
 
 
-def _nothing() -> None:
-    """Return no source: the student is not of the sandbox."""
-
-
 def _read_handed_out_code(lab: Lab) -> list[str]:
     """Return the code that learners are given, cell by cell, as far as the lab has it."""
     if not lab.cells and (lab.directory / SOURCE).is_file():
@@ -380,16 +374,7 @@ def _read_handed_out_code(lab: Lab) -> list[str]:
 
 
 def _not_attempted(task: Task, output: str) -> CheckResult:
-    return CheckResult(
-        name=task.check.name,
-        question=task.question.name,
-        outcome=Outcome.NOT_ATTEMPTED,
-        score=0.0,
-        max_score=task.max_score,
-        output=output,
-        hidden=task.check.hidden,
-        title=task.check.title,
-    )
+    return task.check.no_points(task.max_score, Outcome.NOT_ATTEMPTED, output)
 
 
 def _explain_not_attempted(question: Question, texts: dict[str, str]) -> str:

@@ -73,6 +73,8 @@ class LineProcess:
         self._errors = None if shown else tempfile.TemporaryFile()  # noqa: SIM115  # see close()
         self._ours = False  # we have ended it
         self._reaping = threading.Lock()
+        home = str(Path(__file__).parents[2])
+        path = os.pathsep.join([home, *filter(None, [os.getenv("PYTHONPATH")])])
         self._process = subprocess.Popen(
             [sys.executable, *arguments],
             stdin=subprocess.PIPE,
@@ -80,7 +82,7 @@ class LineProcess:
             stderr=self._errors,
             bufsize=0,
             cwd=self._directory.path,
-            env=_environment(),
+            env={**os.environ, **dict.fromkeys(_ONE_THREAD, "1"), "PYTHONPATH": path},
             start_new_session=True,  # Ctrl-C is for its owner, which then ends it
         )
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -185,12 +187,6 @@ class LineProcess:
             text = self._errors.read().decode(errors="replace").strip()
         last_words = text.splitlines()[-1] if text else f"exit status {status}"
         return ProcessEnded(last_words, status=status, ours=self._ours, overran=overran)
-
-
-def _environment() -> dict[str, str]:
-    home = str(Path(__file__).parents[2])
-    path = os.pathsep.join([home, *filter(None, [os.getenv("PYTHONPATH")])])
-    return {**os.environ, **dict.fromkeys(_ONE_THREAD, "1"), "PYTHONPATH": path}
 
 
 def refusal(error: Exception | str, *, fatal: bool) -> Answer:

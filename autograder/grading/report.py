@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 
-__all__ = ["from_gradescope", "to_gradescope", "to_html", "to_json", "to_text", "write"]
-
 SIGNS = {Outcome.CORRECT: "✓", Outcome.INCORRECT: "✗", Outcome.NOT_ATTEMPTED: "·"}
+# What Gradescope's JSON has as it is.
+_OF_REPORT = ("score", "max_score", "lab", "title", "submission", "sandbox", "error")
+_OF_RESULT = ("score", "max_score", "output", "question", "title", "hidden", "broken")
 COLOURS = {Outcome.CORRECT: "32", Outcome.INCORRECT: "31", Outcome.NOT_ATTEMPTED: "33"}
 
 
@@ -36,22 +37,14 @@ def to_gradescope(report: Report, *, staff: bool = False) -> dict[str, Any]:
     test's `detail` and the seed.
     """
     as_dict: dict[str, Any] = {
-        "score": report.score,
-        "max_score": report.max_score,
+        **{name: getattr(report, name) for name in _OF_REPORT},
         "output": report.error,
         "visibility": "visible",
         "tests": [_test(result, staff) for result in report.results],
-        "lab": report.lab,
-        "title": report.title,
-        "submission": report.submission,
-        "sandbox": report.sandbox,
         "notes": list(report.notes),
-        "error": report.error,
         "manual": [{**asdict(m), "items": list(m.items)} for m in report.manual],
     }
-    if staff:
-        as_dict["seed"] = report.seed
-    return as_dict
+    return {**as_dict, "seed": report.seed} if staff else as_dict
 
 
 def from_gradescope(data: Mapping[str, Any]) -> Report:
@@ -150,17 +143,11 @@ def title_of(result: CheckResult) -> str:
 def _test(result: CheckResult, staff: bool) -> dict[str, Any]:
     as_dict = {
         "name": f"{result.question}: {title_of(result)}",
-        "score": result.score,
-        "max_score": result.max_score,
+        **{name: getattr(result, name) for name in _OF_RESULT},
         "status": "passed" if result.outcome is Outcome.CORRECT else "failed",
-        "output": result.output,
         "visibility": "visible",
         "outcome": str(result.outcome),
-        "question": result.question,
         "check": result.name,
-        "title": result.title,
-        "hidden": result.hidden,
-        "broken": result.broken,
     }
     if result.ratio is not None:
         as_dict["ratio"] = result.ratio
@@ -188,16 +175,12 @@ def _page() -> "Template":
     pages = Environment(
         loader=PackageLoader("autograder"),
         autoescape=True,
-        finalize=_shorten,
+        finalize=lambda v: printable(v, LONGEST) if isinstance(v, str) else v,
         trim_blocks=True,
         undefined=StrictUndefined,
     )
     pages.filters["points"] = number
     return pages.get_template("report.html.j2")
-
-
-def _shorten(value: Any) -> Any:
-    return printable(value, LONGEST) if isinstance(value, str) else value
 
 
 def number(value: float) -> str:

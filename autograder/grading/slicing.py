@@ -223,6 +223,7 @@ def _analyse(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
     own, line = _own_text(node, lines)
     table = symtable.symtable(own, "<statement>", "exec")
     star = isinstance(node, ast.ImportFrom) and node.names[0].name == STAR
+    future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
     caught = find_caught(node)
     own_names = caught | find_looped_over(node)
     binds = (STAR,) if star else tuple(n for n in _binds(table) if n not in caught)
@@ -237,7 +238,7 @@ def _analyse(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
         sets=frozenset(_sets_later(table)),
         calls=frozenset(_find_called(node)),
         imports=isinstance(node, ast.Import | ast.ImportFrom),
-        ambient=_is_ambient(node, own),
+        ambient=future or own.startswith(("open(", "__import__(")),
         plain=_is_plain(node),
     )
 
@@ -261,11 +262,6 @@ def _names_read(text: str) -> Iterable[str]:
         return free_names(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return _WORD.findall(text)
-
-
-def _is_ambient(node: ast.stmt, text: str) -> bool:
-    future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
-    return future or text.startswith(("open(", "__import__("))
 
 
 _PLAIN = (

@@ -3,6 +3,7 @@
 The truth is one synced trait, `state`; the front end draws it and sends the learner's wishes.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,12 +35,12 @@ class Panel(anywidget.AnyWidget):
         super().__init__()
         self._notebook = notebook
         self._turn = 0
-        self._acts = {
+        self._acts: dict[str, Callable[[dict[str, Any]], None]] = {
             "check": self._check,
             "check all": self._check_all,
             "hint": self._give_hint,
-            "submit": self._submit,
-            "poll": self._poll,
+            "submit": lambda _: notebook.hand_in(),
+            "poll": lambda _: notebook.poll(),
             "dates": self._ask_dates,
             "read": self._mark_read,
         }
@@ -124,12 +125,6 @@ class Panel(anywidget.AnyWidget):
         question = self._question(content)
         if question is not None:
             self._notebook.practice.next_hint(question)
-
-    def _submit(self, _content: dict[str, Any]) -> None:
-        self._notebook.hand_in()
-
-    def _poll(self, _content: dict[str, Any]) -> None:
-        self._notebook.poll()
 
     def _ask_dates(self, _content: dict[str, Any]) -> None:
         self._notebook.ask_dates()

@@ -18,8 +18,9 @@ from autograder.authoring.requirements import apply_requirements
 from autograder.authoring.source import SOURCE
 from autograder.checks import Checks, load_checks, run_check
 from autograder.errors import UnknownLab
-from autograder.grading.grade import CHECKS, Task, tasks_of, unusable
+from autograder.grading.grade import CHECKS, tasks_of, unusable
 from autograder.grading.slicing import definitions, same_code, statements_of
+from autograder.grading.time_budget import Task
 from autograder.learner.answer_files import (
     AnswerFileError,
     answer_file,

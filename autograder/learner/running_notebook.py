@@ -107,7 +107,7 @@ def from_page(ask: Ask) -> RunningNotebook:
     if not isinstance(content, dict) or not isinstance(content.get("cells"), list):
         raise _no_page("answered with something that is no notebook")
     text = json.dumps(content)
-    if _is_large(text):
+    if len(text) > MAX_BYTES or text.count("[") + text.count("{") > MAX_PARTS:
         text = json.dumps(_without_outputs(content))
     return RunningNotebook(_title(content), text.encode(), Origin.PAGE)
 
@@ -119,11 +119,6 @@ def _ask_colab(what: str, **options: Any) -> Any:
 def _no_page(problem: str) -> SubmissionError:
     start = f"submit: Colab's page, which holds this notebook, {problem}"
     return SubmissionError(f"{start}. Run this cell again with the page in view. {BY_HAND}")
-
-
-def _is_large(text: str) -> bool:
-    """Return whether intake would refuse a notebook of this text (ASCII) for its size."""
-    return len(text) > MAX_BYTES or text.count("[") + text.count("{") > MAX_PARTS
 
 
 def _without_outputs(content: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@
                        endpoint one rank's end of the network, a ddp_lab transport
                        zygote   a warm worker that forks one for each submission
     on the wire        wire     frames of plain data; never pickle
-    outside            host     `Sandbox`, and the `RemoteStudent` that checks see
+    outside            host     `Sandbox`, the student that checks see
                        network  the judge as the network between ranks
                        supply   hands out workers: process (one by one), warm (from a zygote)
                        launch   starts processes; layout says what they see, seccomp, limits,

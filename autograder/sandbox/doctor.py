@@ -174,7 +174,9 @@ def _inside() -> Iterator[Finding]:
         warm = not supply.reasons
         cold = f"Each worker is started afresh, ten times slower: {'; '.join(supply.reasons)}"
         yield Finding("warm start", warm, "a worker in about 10 ms", cold, needed=False)
-        yield _pinning(held)
+        says = "timed questions run on one core" if held else "timed questions run on any core"
+        better = "Their ratios scatter more. Give the judge CAP_SYS_NICE, or grade as another user."
+        yield Finding("core", held, says, better, needed=False)
         yield from judge(facts)
     except AutograderError as error:
         yield Finding(
@@ -182,12 +184,6 @@ def _inside() -> Iterator[Finding]:
         )
     finally:
         supply.close()
-
-
-def _pinning(held: bool) -> Finding:
-    says = "timed questions run on one core" if held else "timed questions run on any core"
-    better = "Their ratios scatter more. Give the judge CAP_SYS_NICE, or grade as an ordinary user."
-    return Finding("core", held, says, better, needed=False)
 
 
 def look_around() -> dict[str, object]:

@@ -14,7 +14,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Self
 
 from autograder.errors import LimitReached, NotAttempted, StudentError
 from autograder.records import Failure, Limits, RanksRun, Statement
@@ -38,13 +38,21 @@ NOT_PINNED = (
 )
 
 
-class RemoteStudent:
-    """A `WorkerStudent` whose code runs in a worker of its own, restarted after a limit."""
+class Sandbox:
+    """A `WorkerStudent` whose code runs in a worker of its own, restarted after a limit.
+
+    The worker is gone at the end of a `with`. `preload` names modules to have ready before the
+    clock starts; `source` is where workers come from (`worker_pool.supply()`).
+    """
 
     def __init__(
-        self, limits: Limits, preload: tuple[str, ...] = ("numpy",), source: Supply | None = None
+        self,
+        limits: Limits | None = None,
+        *,
+        preload: tuple[str, ...] = ("numpy",),
+        source: Supply | None = None,
     ) -> None:
-        self.limits = limits
+        self.limits = limits = limits or Limits()
         self.notes: list[str] = []  # for the report: what could not be done as it should be
         self.output = b""  # what workers that have ended printed, cut at `output_bytes`
         self._preload = preload
@@ -55,6 +63,12 @@ class RemoteStudent:
         self._failures: dict[str, Failure] = {}
         self._worker: Process | None = self._supply.worker(limits, preload)
         self._last = self._ends = time.monotonic() + limits.wall_s
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     @property
     def kind(self) -> str:
@@ -248,32 +262,6 @@ class RemoteStudent:
         process.end()
         left = self.limits.output_bytes - len(self.output)
         self.output += bytes(process.channel.output[: max(0, left)])
-
-
-class Sandbox(AbstractContextManager[RemoteStudent]):
-    """A fresh student in a sandbox of its own, which is gone at the end of the `with`.
-
-    `preload` names modules to have ready before the clock starts; `source` is where workers come
-    from (`worker_pool.supply()`).
-    """
-
-    def __init__(
-        self,
-        limits: Limits | None = None,
-        *,
-        preload: tuple[str, ...] = ("numpy",),
-        source: Supply | None = None,
-    ) -> None:
-        self._arguments = (limits or Limits(), tuple(preload), source)
-        self._student: RemoteStudent | None = None
-
-    def __enter__(self) -> RemoteStudent:
-        self._student = RemoteStudent(*self._arguments)
-        return self._student
-
-    def __exit__(self, *_: object) -> None:
-        if self._student is not None:
-            self._student.close()
 
 
 _BROKE = "its process sent something else than an answer"

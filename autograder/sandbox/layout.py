@@ -40,13 +40,14 @@ def find() -> Layout:
     prefix = Path(os.path.realpath(sys.base_prefix))
     library = [prefix / "lib", prefix / "lib64", Path(python)]
     sites = site_folders()
-    roots = _outermost([p for p in (*library, *sites) if p.exists() and not _within(p, "/usr")])
+    seen = {p: None for p in (*library, *sites) if p.exists() and not p.is_relative_to("/usr")}
+    roots = [p for p in seen if not any(p.is_relative_to(other) for other in seen if other != p)]
     ours = Path(__file__).resolve().parent.parent
     neighbours = [ours.parent / name for name in COURSE]
     course = [(str(p), f"{COURSE_AT}/{p.name}") for p in neighbours if p.is_dir()]
     worker = [(f"{ours}/{f}.py", f"{WORKER_AT}/autograder/{f}.py") for f in WORKER_FILES]
     hidden = cover([Path("/usr"), *roots], ours)
-    back = [p for p in sites if any(_within(p, c) for c in hidden)]
+    back = [p for p in sites if any(p.is_relative_to(c) for c in hidden)]
     mounts = (
         *((str(p), inside(p)) for p in roots),
         *((None, inside(p)) for p in hidden),
@@ -58,7 +59,7 @@ def find() -> Layout:
 
 def inside(path: Path | str) -> str:
     """Return where a file of this machine is seen inside."""
-    return f"{ELSEWHERE}{path}" if any(_within(Path(path), s) for s in SCRATCH) else str(path)
+    return f"{ELSEWHERE}{path}" if any(Path(path).is_relative_to(s) for s in SCRATCH) else str(path)
 
 
 def original(path: str) -> str:
@@ -69,29 +70,14 @@ def original(path: str) -> str:
 def site_folders() -> list[Path]:
     """Return the folders of `sys.path` that hold installed packages, NumPy's among them."""
     named = [Path(p) for p in sys.path if Path(p).name in ("site-packages", "dist-packages")]
-    numpy = _package("numpy")
-    folders = [*named, *([numpy.parent] if numpy is not None else [])]
+    numpy = importlib.util.find_spec("numpy")
+    packages = list(numpy.submodule_search_locations or ()) if numpy is not None else []
+    folders = [*named, *(Path(package).resolve().parent for package in packages[:1])]
     return list(dict.fromkeys(p.resolve() for p in folders if p.is_dir()))
-
-
-def _package(name: str) -> Path | None:
-    """Return the folder of a package that could be imported, or None."""
-    spec = importlib.util.find_spec(name)
-    places = list(spec.submodule_search_locations or ()) if spec is not None else []
-    return Path(places[0]).resolve() if places else None
 
 
 def cover(visible: list[Path], ours: Path) -> list[Path]:
     """Return the folders of the judge that would be seen with `visible`, to be covered."""
     installed = ours.parent.name in ("site-packages", "dist-packages")
     judges = [ours, ours.parent / "labs"] if installed else [ours.parent]
-    return [j for j in judges if j.is_dir() and any(_within(j, v) for v in visible)]
-
-
-def _outermost(paths: list[Path]) -> list[Path]:
-    unique = list(dict.fromkeys(paths))
-    return [p for p in unique if not any(_within(p, q) for q in unique if q != p)]
-
-
-def _within(path: Path, folder: Path | str) -> bool:
-    return path.is_relative_to(folder)
+    return [j for j in judges if j.is_dir() and any(j.is_relative_to(v) for v in visible)]

@@ -89,12 +89,14 @@ class Switch:
             raise LimitReached("died", broke) from None
 
     def _take(self, rank: int, arrived: Any) -> None:
+        import numpy
+
         if type(arrived) is not tuple or len(arrived) < 2 or type(arrived[0]) is not int:
             raise WireError("network: not of the form (id, kind, ...).")
         self._waiting[rank] = None
         if arrived[0] == rank + 1:
             self.results[rank] = self._answer(rank, arrived)
-        elif arrived[0] == 0 and self._has(arrived, "send", int, int, bytes, _array_type()):
+        elif arrived[0] == 0 and self._has(arrived, "send", int, int, bytes, numpy.ndarray):
             self._pass_on(rank, *arrived[2:])
         elif arrived[0] == 0 and self._has(arrived, "wait", list, int, bool):
             self._note_wait(rank, *arrived[2:])
@@ -190,9 +192,3 @@ class Switch:
         if waiting is None:
             return f"rank {rank} runs"
         return f"rank {rank} waits for rank {', '.join(map(str, waiting[0]))}"
-
-
-def _array_type() -> type:
-    import numpy
-
-    return numpy.ndarray

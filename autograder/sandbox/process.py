@@ -135,7 +135,11 @@ def start(
     channel = Channel(ours, output, output_bytes)
     with os.fdopen(info_read) as info_file:
         with theirs, os.fdopen(printed, "wb"), os.fdopen(info, "wb"):
-            popen = _popen(order, channel)
+            try:
+                popen = launch.start(order)
+            except BaseException:
+                channel.close()
+                raise
         text = info_file.read() if info_fd is not None else ""
     try:
         pid = json.loads(text)["child-pid"] if text else popen.pid
@@ -148,14 +152,6 @@ def start(
         group.add(watch.descendants(pid))
     channel.queue(config)
     return process
-
-
-def _popen(order: Order, channel: Channel) -> "subprocess.Popen[bytes]":
-    try:
-        return launch.start(order)
-    except BaseException:
-        channel.close()
-        raise
 
 
 def last_words(channel: Channel) -> str:

@@ -105,7 +105,8 @@ def program(machine: str = "") -> bytes | None:
         return None
     column, arch, second_abi = MACHINES[machine or platform.machine()]
     deny, no_call = _ERRNO | errno.EPERM, _ERRNO | errno.ENOSYS
-    code = [_step(_LOAD, _ARCH), *_unless(_EQUAL, arch, _KILL), _step(_LOAD, _NUMBER)]
+    code = [_step(_LOAD, _ARCH), _step(_EQUAL, arch, 1, 0), _step(_RETURN, _KILL)]
+    code.append(_step(_LOAD, _NUMBER))
     if second_abi is not None:  # x32 would be a way around every number below
         code += _when(_AT_LEAST, second_abi, deny)
     for number in (CLONE3[column], FLOCK[column]):
@@ -127,10 +128,6 @@ def _step(operation: int, value: int, if_true: int = 0, if_false: int = 0) -> by
 
 def _when(test: int, value: int, verdict: int) -> list[bytes]:
     return [_step(test, value, 0, 1), _step(_RETURN, verdict)]
-
-
-def _unless(test: int, value: int, verdict: int) -> list[bytes]:
-    return [_step(test, value, 1, 0), _step(_RETURN, verdict)]
 
 
 def _call(number: int, steps: list[bytes], argument: int = _FIRST_ARGUMENT) -> list[bytes]:

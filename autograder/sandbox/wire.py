@@ -222,7 +222,7 @@ class _Decoder:
             ord("t"): lambda depth: tuple(self._put_value(depth) for _ in range(self._count(1))),
             ord("d"): self._put_dict,
             ord("a"): self._array,
-            ord("g"): self._scalar,
+            ord("g"): lambda _: self._numbers(self._dtype(), 1)[0],
         }
 
     def run(self) -> Any:
@@ -312,9 +312,6 @@ class _Decoder:
             if len(shape) > MAX_AXES or spread > MAX_FRAME_BYTES:
                 raise WireError("decode: an array too large for a frame.")
         return self._numbers(dtype, size).reshape(shape)
-
-    def _scalar(self, _: int) -> Any:
-        return self._numbers(self._dtype(), 1)[0]
 
 
 def _is_key(key: Any) -> bool:

@@ -115,7 +115,9 @@ class ZygoteClient:
         channel = Channel(ours, output, output_bytes)
         try:
             with theirs, their_status, os.fdopen(printed, "wb"), self._lock:
-                _send_descriptors(self._control, theirs.fileno(), printed, their_status.fileno())
+                descriptors = array.array("i", (theirs.fileno(), printed, their_status.fileno()))
+                rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)
+                self._control.sendmsg([b"\0"], [rights])
             pid = _sender(status)
             if group is not None:
                 group.add([pid])
@@ -163,11 +165,6 @@ def _keep(order: Order, started: "queue.SimpleQueue[subprocess.Popen[bytes] | Ex
     started.put(popen)
     popen.wait()
     return None
-
-
-def _send_descriptors(control: socket.socket, *descriptors: int) -> None:
-    packed = array.array("i", descriptors)
-    control.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, packed)])
 
 
 def _sender(status: socket.socket) -> int:

@@ -1,7 +1,7 @@
 """Student: the learner's namespace as a check sees it.
 
 Checks are written once against `Student`. In the notebook it is a `LocalStudent`, which calls the
-learner's functions directly; in grading it is `autograder.sandbox.host.RemoteStudent`, which
+learner's functions directly; in grading it is `autograder.sandbox.host.Sandbox`, which
 drives a sandboxed worker by messages. Only plain data (`autograder.plain`) passes through either,
 and both raise the same errors, so a check cannot tell them apart.
 """
@@ -16,17 +16,6 @@ from typing import Any, Protocol
 
 from autograder.errors import CheckBroken, LimitReached, NotAttempted, StudentError
 from autograder.records import Failure, RanksRun, Statement
-
-__all__ = [
-    "COMMUNICATOR",
-    "LimitReached",
-    "NotAttempted",
-    "Student",
-    "StudentError",
-    "WorkerStudent",
-    "rank_arguments",
-    "ship",
-]
 
 COMMUNICATOR = "ddp_lab.communicator:Communicator"
 

@@ -20,7 +20,7 @@ from autograder.authoring.source import load_lab
 from autograder.grading.grade import LabGrader, solution_cells
 from autograder.grading.report import to_html, to_json, to_text
 from autograder.records import MIB, Limits, Report
-from autograder.sandbox.host import RemoteStudent, Sandbox
+from autograder.sandbox.host import Sandbox
 from autograder.sandbox.worker_pool import Supply
 from autograder.student.local import LocalStudent
 
@@ -57,14 +57,14 @@ class Batch:
 
     def __init__(self, source: Supply) -> None:
         self.source = source
-        self.students: list[RemoteStudent] = []
+        self.students: list[Sandbox] = []
         lab = load_lab(HERE / "lab")
         self.honest = notebook(*solution_cells(lab))
         self.grader = LabGrader(lab, open_student=self.open)
         self.grader.limits = LIMITS
 
     @contextlib.contextmanager
-    def open(self, limits: Limits) -> Iterator[RemoteStudent]:
+    def open(self, limits: Limits) -> Iterator[Sandbox]:
         preload = self.grader.checks.settings.loaded
         with Sandbox(limits, preload=preload, source=self.source) as student:
             self.students.append(student)

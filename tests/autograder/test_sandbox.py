@@ -15,7 +15,7 @@ import pytest
 from autograder.errors import CheckBroken, LimitReached, NotAttempted, SandboxError, StudentError
 from autograder.records import MIB, Limits, Statement
 from autograder.sandbox import launch, layout, watch, worker_pool
-from autograder.sandbox.host import RemoteStudent, Sandbox
+from autograder.sandbox.host import Sandbox
 from autograder.sandbox.process import Process
 from autograder.sandbox.worker_pool import Supply
 
@@ -53,12 +53,12 @@ def warm() -> Iterator[Supply]:
 
 
 @pytest.fixture
-def student(supply: Supply) -> Iterator[RemoteStudent]:
+def student(supply: Supply) -> Iterator[Sandbox]:
     with Sandbox(LIMITS, source=supply) as made:
         yield made
 
 
-def test_calls_values_and_sources_are_the_learners(student: RemoteStudent) -> None:
+def test_calls_values_and_sources_are_the_learners(student: Sandbox) -> None:
     text = "def double(x, *, plus=0):\n    return 2 * x + plus"
     assert not student.load(statements("import numpy as np", text, "size = (3, [4.5])"))
     np.testing.assert_array_equal(student.call("double", np.arange(3), plus=1), [1, 3, 5])
@@ -68,7 +68,7 @@ def test_calls_values_and_sources_are_the_learners(student: RemoteStudent) -> No
     assert student.kind == "bubblewrap"
 
 
-def test_a_statement_that_fails_costs_only_what_needs_it(student: RemoteStudent) -> None:
+def test_a_statement_that_fails_costs_only_what_needs_it(student: Sandbox) -> None:
     given = [
         Statement("broken = 1 / 0", ("broken",), (), 3, 2),
         Statement("after = broken + 1", ("after",), ("broken",)),
@@ -92,7 +92,7 @@ def test_a_statement_that_fails_costs_only_what_needs_it(student: RemoteStudent)
     ids=["exits", "crashes", "eats memory"],
 )
 def test_a_statement_that_ends_its_process_costs_only_itself(
-    student: RemoteStudent, text: str, says: str
+    student: Sandbox, text: str, says: str
 ) -> None:
     given = [*statements("before = 1"), Statement(text, ("bad",)), *statements("later = before")]
     failures = student.load(given)
@@ -102,7 +102,7 @@ def test_a_statement_that_ends_its_process_costs_only_itself(
         student.value("bad")
 
 
-def test_a_statement_that_hangs_costs_only_itself(student: RemoteStudent) -> None:
+def test_a_statement_that_hangs_costs_only_itself(student: Sandbox) -> None:
     hangs = Statement("bad = any(iter(int, 1))", ("bad",))
     assert not student.load(statements("before = 1"))
     student.limits = replace(LIMITS, call_s=0.5)
@@ -114,7 +114,7 @@ def test_a_statement_that_hangs_costs_only_itself(student: RemoteStudent) -> Non
         student.value("bad")
 
 
-def test_what_the_learner_raises_arrives_as_text(student: RemoteStudent) -> None:
+def test_what_the_learner_raises_arrives_as_text(student: Sandbox) -> None:
     student.load(
         statements(
             "def wrong(x):\n    return [][x]",
@@ -133,7 +133,7 @@ def test_what_the_learner_raises_arrives_as_text(student: RemoteStudent) -> None
         student.call("nowhere")
 
 
-def test_after_a_limit_the_next_call_finds_the_same_names(student: RemoteStudent) -> None:
+def test_after_a_limit_the_next_call_finds_the_same_names(student: Sandbox) -> None:
     student.load(
         statements("def spin():\n    while True: pass", "n = 5", "def add(x):\n    return x + n")
     )
@@ -145,7 +145,7 @@ def test_after_a_limit_the_next_call_finds_the_same_names(student: RemoteStudent
     assert student.call("add", 1) == 6
 
 
-def test_time_that_is_used_up_is_not_exceeded(student: RemoteStudent) -> None:
+def test_time_that_is_used_up_is_not_exceeded(student: Sandbox) -> None:
     student.load(statements("def fine():\n    return 1"))
     student.allow(0.0)
     with pytest.raises(LimitReached, match="used up") as caught:
@@ -164,7 +164,7 @@ def test_time_that_is_used_up_is_not_exceeded(student: RemoteStudent) -> None:
         ("[open(f'/tmp/{n}', 'w').close() for n in range(30_000)]", FILES),
     ],
 )
-def test_each_limit_says_which_it_was(student: RemoteStudent, body: str, kind: str) -> None:
+def test_each_limit_says_which_it_was(student: Sandbox, body: str, kind: str) -> None:
     student.load(statements("import numpy as np, os", f"def use():\n    {body}"))
     student.allow(60.0)
     with pytest.raises((LimitReached, StudentError)) as caught:
@@ -192,7 +192,7 @@ def test_what_is_printed_is_kept_up_to_the_limit_and_changes_nothing(supply: Sup
     assert len(student.output) == 1000
 
 
-def test_a_probe_runs_among_the_learners_names(student: RemoteStudent) -> None:
+def test_a_probe_runs_among_the_learners_names(student: Sandbox) -> None:
     student.load(statements("secret_factor = 3", "def scale(x):\n    return secret_factor * x"))
     assert student.probe(calls_scale, x=np.arange(2)) == [0, 3]
 
@@ -430,7 +430,7 @@ def test_a_wall_that_has_held_is_never_given_up_for_a_lesser_one(warm: bool) -> 
     supply.close()
 
 
-def test_the_learners_names_are_those_of_main(student: RemoteStudent) -> None:
+def test_the_learners_names_are_those_of_main(student: Sandbox) -> None:
     text = (
         "def one(x):\n    return x + 1\n"
         "class Pair:\n    left: 'Pair'\n"

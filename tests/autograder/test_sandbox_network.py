@@ -8,7 +8,7 @@ import pytest
 
 from autograder.errors import StudentError
 from autograder.records import MIB, Limits, Statement, Step
-from autograder.sandbox.host import RemoteStudent, Sandbox
+from autograder.sandbox.host import Sandbox
 from autograder.sandbox.worker_pool import Supply
 from autograder.student.local import LocalStudent
 
@@ -18,7 +18,7 @@ RAW = "contextlib:nullcontext"  # hands the transport itself to the function, as
 
 
 @pytest.fixture(scope="module")
-def student() -> Iterator[RemoteStudent]:
+def student() -> Iterator[Sandbox]:
     supply = Supply(wall="bubblewrap")
     with Sandbox(LIMITS, source=supply) as made:
         made.load([Statement("import numpy as np", ("np",))])
@@ -41,7 +41,7 @@ def sends_in_order(holder: Any, _: int) -> Any:
     return got[::-1], end.size
 
 
-def test_messages_of_a_channel_arrive_in_the_order_of_their_sending(student: RemoteStudent) -> None:
+def test_messages_of_a_channel_arrive_in_the_order_of_their_sending(student: Sandbox) -> None:
     found = run(student, sends_in_order)
     assert found.results == (([(n, b"h%d" % n) for n in range(6)], 2),) * 2
     assert [m.header for m in found.messages if m.src == 0] == [b"h%d" % n for n in range(6)]
@@ -67,7 +67,7 @@ def peeks(holder: Any, _: int) -> Any:
 
 
 @pytest.mark.parametrize("local", [False, True])
-def test_steps_say_what_a_rank_did_in_which_order(student: RemoteStudent, local: bool) -> None:
+def test_steps_say_what_a_rank_did_in_which_order(student: Sandbox, local: bool) -> None:
     asked: Any = LocalStudent({"np": np}) if local else student
     found = run(asked, sends_and_looks, steps=True)
     assert [s for s in found.steps if s.rank == 0] == [Step(0, "send", 1), Step(0, "over", 1)]
@@ -78,7 +78,7 @@ def test_steps_say_what_a_rank_did_in_which_order(student: RemoteStudent, local:
     assert run(asked, sends_and_looks).steps == ()
 
 
-def test_a_message_stays_in_the_network_until_it_is_asked_for(student: RemoteStudent) -> None:
+def test_a_message_stays_in_the_network_until_it_is_asked_for(student: Sandbox) -> None:
     found = run(student, sends_in_order, steps=True)  # waits for the last one first
     assert found.results == (([(n, b"h%d" % n) for n in range(6)], 2),) * 2
     assert run(student, looks_into_its_socket, steps=True).results[1] == (False, 1.0)
@@ -94,7 +94,7 @@ def sends_from_a_copy(holder: Any, _: int) -> Any:
     return float(end.irecv(1 - end.rank).wait()[0])
 
 
-def test_a_rank_that_forks_may_not_send_from_the_copy(student: RemoteStudent) -> None:
+def test_a_rank_that_forks_may_not_send_from_the_copy(student: Sandbox) -> None:
     with pytest.raises(StudentError, match=r"RuntimeError: rank .*: comm: used in a copy of its"):
         run(student, sends_from_a_copy)
 
@@ -124,7 +124,7 @@ def changes_after_sending(holder: Any, _: int) -> Any:
     return buffer
 
 
-def test_a_send_copies_and_a_receive_fills_its_buffer(student: RemoteStudent) -> None:
+def test_a_send_copies_and_a_receive_fills_its_buffer(student: Sandbox) -> None:
     np.testing.assert_array_equal(run(student, changes_after_sending).results[1], np.ones(3))
 
 
@@ -160,7 +160,7 @@ def sends_objects(holder: Any, _: int) -> Any:
     ],
 )
 def test_misuse_is_told_to_the_rank_that_did_it(
-    student: RemoteStudent, function: Any, type_name: str, says: str
+    student: Sandbox, function: Any, type_name: str, says: str
 ) -> None:
     with pytest.raises(StudentError, match=says) as caught:
         run(student, function)
@@ -179,7 +179,7 @@ def polls(holder: Any, _: int) -> Any:
     return before in (True, False), float(work.wait()[0])
 
 
-def test_a_rank_may_poll_instead_of_waiting(student: RemoteStudent) -> None:
+def test_a_rank_may_poll_instead_of_waiting(student: Sandbox) -> None:
     assert run(student, polls).results == ((True, 1.0),) * 2
 
 
@@ -202,7 +202,7 @@ def receives_on_threads(holder: Any, _: int) -> Any:
     return [got[n] for n in range(4)]
 
 
-def test_threads_of_a_rank_each_get_their_own_message(student: RemoteStudent) -> None:
+def test_threads_of_a_rank_each_get_their_own_message(student: Sandbox) -> None:
     assert run(student, receives_on_threads).results == ([0, 1, 4, 9],) * 2
 
 
@@ -220,7 +220,7 @@ def one_thread_waits_while_another_will_send(holder: Any, _: int) -> Any:
 
 
 def test_a_rank_that_computes_beside_a_waiting_thread_is_not_deadlocked(
-    student: RemoteStudent,
+    student: Sandbox,
 ) -> None:
     results = run(student, one_thread_waits_while_another_will_send).results
     assert results[0] == results[1]
@@ -235,7 +235,7 @@ def waits_on_a_thread(holder: Any, _: int) -> Any:
     receiver.join()
 
 
-def test_a_deadlock_behind_threads_is_found_by_its_silence(student: RemoteStudent) -> None:
+def test_a_deadlock_behind_threads_is_found_by_its_silence(student: Sandbox) -> None:
     with pytest.raises(StudentError, match="rank 0 waits for rank 1; rank 1 waits for rank 0"):
         run(student, waits_on_a_thread)
 
@@ -248,13 +248,13 @@ def exchanges_much(holder: Any, _: int) -> Any:
     return [float(end.irecv((end.rank - 1) % end.size).wait()[-1]) for _ in range(3)]
 
 
-def test_large_messages_that_no_one_reads_yet_block_no_one(student: RemoteStudent) -> None:
+def test_large_messages_that_no_one_reads_yet_block_no_one(student: Sandbox) -> None:
     found = run(student, exchanges_much, 3)
     assert found.results == ([2.0] * 3, [0.0] * 3, [1.0] * 3)
     assert found.bytes_sent(1) == 3 * (8 << 20)
 
 
-def test_a_communicator_that_is_not_there_is_named(student: RemoteStudent) -> None:
+def test_a_communicator_that_is_not_there_is_named(student: Sandbox) -> None:
     with pytest.raises(StudentError, match="nowhere:Comm"):
         student.ranks(polls, 2, [0, 0], communicator="nowhere:Comm")
 

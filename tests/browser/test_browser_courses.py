@@ -77,3 +77,24 @@ def test_a_learner_goes_from_the_list_to_a_grade(
     assert page.get_by_text("there is no course 'none' on this server.").count() == 1
     problems += [*audit(page, "main"), *axe(page)]
     assert [p for p in problems if not any(rule in p for rule in OF_WIDGETS)] == []
+
+
+def test_a_page_that_waits_for_a_grade_leads_to_the_login_when_the_session_ends(
+    server: Server, visit: Any
+) -> None:
+    store = server.course.store
+    ada = store.roster.add("ada", "learner")
+    page = visit().open(server.url)
+    page.goto(f"{server.url}/login")
+    page.get_by_label("token").fill(store.roster.give_token(ada, "bearer", lives_s=600))
+    page.get_by_role("button", name="Log in").click()
+    number = store.submissions.add(ada, FIRST, b'{"cells": []}').id
+
+    def end_session(route: Any) -> None:
+        store.roster.give_token(ada, "bearer", lives_s=600)  # a new one, which ends the old one's
+        route.abort()
+
+    page.route("**/state?*", end_session, times=1)
+    page.goto(f"{server.url}/submissions/{number}")
+    page.wait_for_url(f"{server.url}/login?next=/submissions/{number}")
+    assert page.get_by_label("token").count() == 1

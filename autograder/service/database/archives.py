@@ -69,8 +69,11 @@ def read_tables(database: Database, tables: Collection[str]) -> Rows:
 def _read_dump(path: Path, tables: Collection[str], course: str) -> Rows:
     rows: Rows = {}
     for table, cells in dumps.rows_of(path, tables, course):
-        texts = {name.decode().strip('"'): _unescape(cell) for name, cell in cells.items()}
-        typed = {name: _convert(table, name, text) for name, text in texts.items()}
+        typed = dict[str, Any]()
+        for column, cell in cells.items():
+            name, text = column.decode().strip('"'), _unescape(cell)
+            kind = metadata.tables[table].c[name].type.python_type
+            typed[name] = text if text is None else text == "t" if kind is bool else kind(text)
         rows.setdefault(table, []).append(typed)
     return rows
 
@@ -81,9 +84,3 @@ def _unescape(cell: bytes) -> str | None:
         return None
     signs = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v"}
     return re.sub(r"\\(.)", lambda match: signs.get(match[1], match[1]), cell.decode())
-
-
-def _convert(table: str, name: str, text: str | None) -> Any:
-    """Return the value of a column's text in PostgreSQL's dump."""
-    kind = metadata.tables[table].c[name].type.python_type
-    return text if text is None else text == "t" if kind is bool else kind(text)

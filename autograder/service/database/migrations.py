@@ -37,13 +37,9 @@ def prepare(database: Database, *, allowed: bool = True) -> None:
                 f"the database is an older release's: {older}. Run: autograder migrate"
             )
         with database.write() as connection:
-            _lock_out_others(connection)
+            if connection.dialect.name == "postgresql":
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
             version = _step(connection, _version(connection))
-
-
-def _lock_out_others(connection: sa.Connection) -> None:
-    if connection.dialect.name == "postgresql":
-        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
 
 
 _LOCK = 0x636F757273  # any number that nobody else locks in this database
@@ -103,11 +99,8 @@ def _write_fact(connection: sa.Connection, name: str, value: str) -> None:
     connection.execute(facts.insert().values(name=name, value=value))
 
 
-def _add_tables_only(_connection: sa.Connection) -> None:
-    """Do nothing: what is new are tables, which `_step` has made."""
-
-
-# From the layouts that a course of the last development version may have.
+# From the layouts that a course of the last development version may have; missing tables are made
+# by `_step`.
 _STEPS: dict[int, Callable[[sa.Connection], None]] = {
-    15: _add_tables_only,  # course totals, which whoever wants the first one fills
+    15: lambda _: None,  # course totals, which whoever wants the first one fills
 }

@@ -115,8 +115,11 @@ class LabCatalog:
         Raises:
             Refused: 422, the lab's source cannot be read.
         """
+        return tuple(question.name for question in self._require_read(name).questions)
+
+    def _require_read(self, name: str) -> Lab:
         try:
-            return tuple(question.name for question in self._read(name).questions)
+            return self._read(name)
         except (AutograderError, OSError) as error:
             problem = str(error).splitlines()[0][:200]
             raise Refused(422, f"{name} cannot be read: {problem}") from error
@@ -144,9 +147,9 @@ class LabCatalog:
         """Return the solution of one question of a lab; None: there is no such question.
 
         Raises:
-            LabError, OSError: the lab's source cannot be read.
+            Refused: 422, the lab's source cannot be read.
         """
-        named = self._read(name).question(question)
+        named = self._require_read(name).question(question)
         return None if named is None else named.solution
 
     def rubrics(self, name: str) -> dict[str, tuple[str, ...]]:

@@ -231,9 +231,11 @@ class Queue:
                 fault = _first_line(error) if unable else self._fault(grader, claim.lab)
                 self._handle_failure(claim, _first_line(error), fault)
         else:
-            missing = _missing_module(report) and self._missing_here(grader, claim.lab)
-            if missing:
-                self._handle_failure(claim, missing, missing)
+            fault = None  # where the solution misses a module too, and not this notebook alone
+            if _missing_module(report) and claim.lab not in self._complete:
+                fault = self._fault(grader, claim.lab)
+            if fault:
+                self._handle_failure(claim, fault, fault)
                 return
             self._claims.finish(claim.id, self._owner, report)
             self._count("graded", self._clock() - began)
@@ -256,10 +258,6 @@ class Queue:
             log.error("submission %d: parked: %s", number, problem)
             self._claims.park(number, owner, problem)
             self._count("parked")
-
-    def _missing_here(self, grader: Grader, lab: str) -> str | None:
-        """Return which module the solution of `lab` misses, too; None: the notebook alone does."""
-        return None if lab in self._complete else self._fault(grader, lab)
 
     def _fault(self, grader: Grader, lab: str) -> str | None:
         """Return why the solution of `lab` cannot be graded, or None: it can."""

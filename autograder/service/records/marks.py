@@ -40,7 +40,9 @@ class Mark:
             raise Refused(422, f"grade: {answer.question}: expected {expected}.")
         points = _points(body.get("points", answer.score), answer.points)
         comment, items = body.get("comment", answer.comment), body.get("items", answer.items)
-        if not isinstance(comment, str) or not _are_items(items):
+        listed = isinstance(items, list | tuple) and len(items) <= _MOST_ITEMS
+        short = listed and all(isinstance(x, str) and len(x) <= _COMMENT_CHARS for x in items)
+        if not isinstance(comment, str) or not short:
             expected = f"the comment a text, the items at most {_MOST_ITEMS} short texts"
             raise Refused(422, f"grade: {answer.question}: expected {expected}.")
         comment = comment_of(comment, _COMMENT_CHARS)
@@ -58,12 +60,6 @@ def comment_of(text: str, most: int) -> str:
         expected = f"expected at most {most}"
         raise Refused(422, f"grade: comment: got {len(comment)} characters, {expected}.")
     return comment
-
-
-def _are_items(items: object) -> bool:
-    if not isinstance(items, list | tuple) or len(items) > _MOST_ITEMS:
-        return False
-    return all(isinstance(item, str) and len(item) <= _COMMENT_CHARS for item in items)
 
 
 NOTHING = hashlib.sha256(b"").hexdigest()

@@ -98,16 +98,6 @@ class Rules:
             return None
         return later(self.opens, factor * (moment(self.due) - moment(self.opens)), self.due)
 
-    def extension_refusal(self, due: str) -> str | None:
-        """Return why extending to `due` would change nothing, or None."""
-        if self.due is None:
-            return "the lab has no due date that could be extended"
-        if moment(due) <= moment(self.due):
-            return (
-                f"the lab is due on {format_local(self.due)} for everybody: expected a later time"
-            )
-        return None
-
     def late_days(self, submitted_at: float) -> int:
         """Return the days begun after the due date and its grace; 0 is in time."""
         if self.due is None:

@@ -77,6 +77,9 @@ def overview(database: Database, lab: str) -> Overview:
     columns = (counts.c.kind, counts.c.question, counts.c.words, counts.c.number)
     kinds = (SCORE, PLACE, TRIED, PASSED, EVER, GREEN, GAP)
     query = sa.select(*columns).where(counts.c.kind.in_(kinds), counts.c.lab == lab)
+    said = sa.select(counts.c.words, counts.c.number).limit(_MESSAGES)  # most often first
+    said = said.where(counts.c.kind == MESSAGE, counts.c.lab == lab)
+    said = said.order_by(counts.c.number.desc(), counts.c.words.desc())
     with database.read() as connection:
         rows = connection.execute(query).all()
         number = {(row.kind, row.question, row.words): row.number for row in rows}
@@ -90,7 +93,7 @@ def overview(database: Database, lab: str) -> Overview:
                 [number.get((GREEN, name, f"{n:02}"), 0) for n in range(1, MOST_TRIES + 1)],
                 [
                     (row.words, row.number)
-                    for row in connection.execute(_most(MESSAGE, lab, name, _MESSAGES))
+                    for row in connection.execute(said.where(counts.c.question == name))
                 ],
             )
             for name in dict.fromkeys(name for _, name in places)
@@ -113,10 +116,3 @@ def lines(lab: Overview) -> Iterator[str]:
         numbers: list[object] = [q.name, lab.learners, q.passed, q.tried, q.ever, *q.green]
         rows.append([*numbers, q.parts[-1], q.verdict(lab.learners), *messages])
     return csv_lines(rows)
-
-
-def _most(kind: str, lab: str, question: str, number: int) -> sa.Select[tuple[str, int]]:
-    """Select the words of a kind that are counted most often, with how often."""
-    here = (counts.c.kind == kind) & (counts.c.lab == lab) & (counts.c.question == question)
-    query = sa.select(counts.c.words, counts.c.number).where(here).limit(number)
-    return query.order_by(counts.c.number.desc(), counts.c.words.desc())

@@ -145,7 +145,10 @@ def open_server(
         contextlib.ExitStack() as stack,
     ):
         if settings.cluster:
-            settings = replace(settings, scheduler=stack.enter_context(_cluster(settings)))
+            from autograder.service.grading.dask import run_growing_cluster
+
+            cluster = run_growing_cluster(settings.cluster, settings.workers)
+            settings = replace(settings, scheduler=stack.enter_context(cluster))
         url = settings.public_url.rstrip("/") or address(listener)
         totals = TotalsWorker()
         first = stack.enter_context(_open_course(settings, data, url, totals, make_grader))
@@ -246,12 +249,6 @@ def _lti(
     if not path.exists():
         write_secret(path, new_key().decode())
     return lti_tool(settings, store, url, path.read_bytes(), catalog.title)
-
-
-def _cluster(settings: Settings) -> contextlib.AbstractContextManager[str]:
-    from autograder.service.grading.dask import run_growing_cluster
-
-    return run_growing_cluster(settings.cluster, settings.workers)
 
 
 def _grader(settings: Settings, labs: Path) -> Grader:

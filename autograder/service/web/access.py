@@ -57,7 +57,8 @@ def bearer(request: Request, course: Here) -> Person:
     person = course.store.roster.owner(token[1], "bearer") if token else None
     if person is None:
         count_wrong_token(request, course)
-        problem = "the token is not known here" if token else "no token: got no `Bearer` header"
+        unknown = "the token is not known here, or not any more"
+        problem = unknown if token else "no token: got no `Bearer` header"
         raise Refused(
             401,
             f"log in: {problem}. Ask your instructor for one, or for a new one.",
@@ -175,21 +176,17 @@ def _network(host: str) -> str:
 def log_in(request: Request, response: R, person: Person, course: Course) -> R:
     """Return `response`, which logs the browser that sent `request` in as `person`."""
     roster, lives_s = course.store.roster, course.settings.session_s
+    agent = "".join(filter(str.isprintable, request.headers.get("user-agent", "")))
     secure = course.url.startswith("https://")
     response.set_cookie(
         _cookie(course),
-        roster.give_token(person, "session", lives_s=lives_s, agent=_agent(request)),
+        roster.give_token(person, "session", lives_s=lives_s, agent=agent),
         max_age=int(lives_s),
         secure=request.url.scheme == "https" or secure,
         httponly=True,
         samesite="strict",
     )
     return response
-
-
-def _agent(request: Request) -> str:
-    text = request.headers.get("user-agent", "")
-    return "".join(sign for sign in text if sign.isprintable())[:200]
 
 
 def log_out(request: Request, response: Response, course: Course) -> None:

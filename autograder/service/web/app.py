@@ -20,11 +20,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from autograder.service.errors import Refused
 from autograder.service.settings import Settings
 from autograder.service.web import access
-from autograder.service.web.below import FOLDER, Below, path_in_course
+from autograder.service.web.below import FOLDER, below, path_in_course
 from autograder.service.web.course import Course
 from autograder.service.web.late_routes import LateRouter
-from autograder.service.web.limits import BodyLimit
-from autograder.service.web.logs import RequestWatch, log_request
+from autograder.service.web.limits import limit_bodies
+from autograder.service.web.logs import log_request, watch_requests
 from autograder.service.web.metrics import Metrics
 from autograder.service.web.page import HERE
 from autograder.service.web.routes import (
@@ -67,9 +67,9 @@ HSTS = {"Strict-Transport-Security": "max-age=31536000"}
 def create_app(course: Course) -> ASGIApp:
     """Return the application over the parts of a course, and of the others on its server."""
     metrics = {name: Metrics(each) for name, each in course.others.items()}
-    below = {name: _of_one(each, metrics[name]) for name, each in course.others.items()}
+    others = {name: _of_one(each, metrics[name]) for name, each in course.others.items()}
     whole = _of_one(course, Metrics(course, metrics))
-    return Below(whole, below) if below else whole
+    return below(whole, others) if others else whole
 
 
 def _of_one(course: Course, metrics: Metrics) -> ASGIApp:
@@ -99,11 +99,12 @@ def _of_one(course: Course, metrics: Metrics) -> ASGIApp:
         "/term": schedule.PLAN_BYTES + _FORM_BYTES,
         "/people/roster": people.ROSTER_BYTES + _FORM_BYTES,
     }
-    limited = BodyLimit(app, limit_bytes=_OTHER_BYTES, limit_s=settings.upload_s, larger=larger)
+    limited = limit_bodies(app, limit_bytes=_OTHER_BYTES, limit_s=settings.upload_s, larger=larger)
     secure = settings.public_url.startswith("https://")
-    whole = _Headers(_Hosts(limited, _names(settings)), HEADERS | (HSTS if secure else {}))
+    named = _for_hosts(limited, _names(settings))
+    whole = _with_headers(named, HEADERS | (HSTS if secure else {}))
     logged = (log_request,) if settings.log_format == "json" else ()
-    return RequestWatch(whole, metrics.count_request, *logged)
+    return watch_requests(whole, metrics.count_request, *logged)
 
 
 def routers(course: Course) -> tuple[LateRouter, LateRouter, LateRouter]:
@@ -143,50 +144,45 @@ class _Static(StaticFiles):
         return answer
 
 
-class _Hosts:
-    """ASGI middleware: a request that calls the server by another name is refused."""
+def _for_hosts(app: ASGIApp, names: frozenset[str]) -> ASGIApp:
+    """Return ASGI middleware: a request that calls the server by another name is refused."""
 
-    def __init__(self, app: ASGIApp, names: frozenset[str]) -> None:
-        self._app = app
-        self._names = names
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        known = not names or scope["type"] != "http" or _host_of(scope) in names
+        refusal = PlainTextResponse("this server has another name.\n", 400)
+        await (app if known else refusal)(scope, receive, send)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._names and scope["type"] == "http" and not self._is_known_host(scope):
-            answer = PlainTextResponse("this server has another name.\n", 400)
-            await answer(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
-
-    def _is_known_host(self, scope: Scope) -> bool:
-        hosts = [value for name, value in scope["headers"] if name == b"host"]
-        try:
-            return len(hosts) == 1 and urlsplit(f"//{hosts[0].decode()}").hostname in self._names
-        except ValueError:
-            return False
+    return answer
 
 
-class _Headers:
-    """ASGI middleware: every answer carries these headers, unless it says otherwise itself.
+def _host_of(scope: Scope) -> str | None:
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    try:
+        return urlsplit(f"//{hosts[0].decode()}").hostname if len(hosts) == 1 else None
+    except ValueError:
+        return None
+
+
+def _with_headers(app: ASGIApp, headers: Mapping[str, str]) -> ASGIApp:
+    """Return ASGI middleware: every answer has these headers, unless it says otherwise itself.
 
     HEAD is answered as GET; the HTTP server leaves the body out.
     """
+    more = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
-    def __init__(self, app: ASGIApp, headers: Mapping[str, str]) -> None:
-        self._app = app
-        self._headers = headers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 there = {name.lower() for name, _ in message["headers"]}
-                more = ((n.lower().encode(), v.encode()) for n, v in self._headers.items())
                 missing = [(name, value) for name, value in more if name not in there]
                 message = {**message, "headers": [*message["headers"], *missing]}
             await send(message)
 
         if scope.get("method") == "HEAD":
             scope = {**scope, "method": "GET"}
-        await self._app(scope, receive, send_with_headers)
+        await app(scope, receive, send_with_headers)
+
+    return answer
 
 
 def _say(

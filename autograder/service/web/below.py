@@ -22,19 +22,14 @@ def path_in_course(scope: Scope) -> str:
     return path.removeprefix(scope.get("root_path", ""))
 
 
-class Below:
-    """ASGI: requests for `/courses/NAME/...` go to that course, all others to `root`."""
+def below(root: ASGIApp, courses: Mapping[str, ASGIApp]) -> ASGIApp:
+    """Return ASGI: requests for `/courses/NAME/...` go to that course, all others to `root`."""
 
-    def __init__(self, root: ASGIApp, courses: Mapping[str, ASGIApp]) -> None:
-        self._root = root
-        self._courses = courses
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         match = _COURSE.fullmatch(scope["path"]) if scope["type"] == "http" else None
-        course = self._courses.get(match[2]) if match else None
+        course = courses.get(match[2]) if match else None
         if match is None or course is None:
-            await self._root(scope, receive, send)
+            await root(scope, receive, send)
             return
         path = match[1].encode()
 
@@ -45,6 +40,8 @@ class Below:
             await send(message)
 
         await course({**scope, "root_path": match[1]}, receive, send_below)
+
+    return answer
 
 
 def _move(name: bytes, value: bytes, path: bytes) -> bytes:

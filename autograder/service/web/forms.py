@@ -38,6 +38,20 @@ def once(pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
     return values
 
 
+def read_json(text: str) -> Any:
+    """Return what a text of JSON says.
+
+    Raises:
+        Refused: 422, a key comes twice.
+        ValueError, RecursionError: it is no JSON, or has half of a surrogate pair, which no
+            database takes.
+    """
+    value = json.loads(text, object_pairs_hook=once)
+    if "\\u" in text:
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
 async def json_object(request: Request) -> dict[str, Any]:
     """Return the JSON object that the body is.
 
@@ -45,7 +59,7 @@ async def json_object(request: Request) -> dict[str, Any]:
         Refused: 422, it is something else, or says something twice.
     """
     try:
-        body = json.loads(await request.body(), object_pairs_hook=once)
+        body = read_json((await request.body()).decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise Refused(422, f"the body is not JSON: {error}.") from error
     if not isinstance(body, dict):

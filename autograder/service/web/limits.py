@@ -22,36 +22,30 @@ _DRAIN_BYTES = 64 << 20
 _DRAIN_S = 10.0
 
 
-class BodyLimit:
-    """ASGI middleware: a body over `limit_bytes` is 413, one slower than `limit_s` is 408.
+def limit_bodies(
+    app: ASGIApp, *, limit_bytes: int, limit_s: float, larger: Mapping[str, int]
+) -> ASGIApp:
+    """Return ASGI middleware: a body over `limit_bytes` is 413, one slower than `limit_s` is 408.
 
     `larger` are the paths that take more, and how much: a body is held in memory whole, and
     anybody may send one to the login page.
     What of the body nobody has read when the answer begins is read and dropped first.
     """
 
-    def __init__(
-        self, app: ASGIApp, *, limit_bytes: int, limit_s: float, larger: Mapping[str, int]
-    ) -> None:
-        self._app = app
-        self._limit_bytes = limit_bytes
-        self._larger = larger
-        self._limit_s = limit_s
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not _has_body(scope):
-            await self._app(scope, receive, send)
+            await app(scope, receive, send)
             return
-        limit_bytes = self._larger.get(path_in_course(scope), self._limit_bytes)
-        body = _Body(receive, limit_bytes, self._limit_s)
+        body = _Body(receive, larger.get(path_in_course(scope), limit_bytes), limit_s)
 
         async def send_after_body(message: Message) -> None:
             if message["type"] == "http.response.start":
                 await body.drain()
             await send(message)
 
-        await self._app(scope, body.receive, send_after_body)
+        await app(scope, body.receive, send_after_body)
+
+    return answer
 
 
 def _has_body(scope: Scope) -> bool:
@@ -188,7 +182,7 @@ _REFUSAL += b"Connection: close\r\n\r\n"
 class FairProtocol(H11Protocol):
     """HTTP/1.1 with limits: on the time of a request's headers, and on connections by address.
 
-    uvicorn ends a connection that idles between requests, and `BodyLimit` a body that is slow; this
+    uvicorn ends a connection that idles between requests, `limit_bodies` a body that is slow; this
     closes the gap between the two. Behind a reverse proxy all connections come from one address:
     there it is the proxy that counts (see docs/running_a_course.md).
     """

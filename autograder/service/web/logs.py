@@ -55,20 +55,13 @@ def log_request(scope: Scope, status: int | None, seconds: float) -> None:
     log.info("request", extra={"request": {**values, "ms": round(1000 * seconds, 1)}})
 
 
-class RequestWatch:
-    """ASGI middleware: tells `listeners` of each request its status and how many seconds it took.
+def watch_requests(app: ASGIApp, *listeners: Callable[[Scope, int | None, float], None]) -> ASGIApp:
+    """Return ASGI middleware that tells of each request its status and the seconds that it took.
 
     The status is None where there was no answer.
     """
 
-    def __init__(
-        self, app: ASGIApp, *listeners: Callable[[Scope, int | None, float], None]
-    ) -> None:
-        self._app = app
-        self._listeners = listeners
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, and tell what came of it."""
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         status: int | None = None
 
         async def send_noted(message: Message) -> None:
@@ -79,7 +72,9 @@ class RequestWatch:
 
         began = time.monotonic()
         try:
-            await self._app(scope, receive, send_noted)
+            await app(scope, receive, send_noted)
         finally:
-            for listener in self._listeners:
+            for listener in listeners:
                 listener(scope, status, time.monotonic() - began)
+
+    return answer

@@ -78,7 +78,10 @@ class Metrics(Collector):
         yield paused
         says = "Time of gradings."
         yield CounterMetricFamily("course_grading_seconds", says, value=tally.graded_s)
-        yield _count_ends(tally.outcomes)
+        ended = CounterMetricFamily("course_gradings", "How gradings ended.", labels=("outcome",))
+        for outcome, count in tally.outcomes.items():
+            ended.add_metric((outcome,), count)
+        yield ended
 
 
 class _Whole(Collector):
@@ -91,10 +94,3 @@ class _Whole(Collector):
 
 def _gauge(name: str, says: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"course_{name}", says, value=value)
-
-
-def _count_ends(outcomes: Mapping[str, int]) -> CounterMetricFamily:
-    ended = CounterMetricFamily("course_gradings", "How gradings ended.", labels=("outcome",))
-    for outcome, count in outcomes.items():
-        ended.add_metric((outcome,), count)
-    return ended

@@ -20,18 +20,6 @@ from autograder.service.times import format_local
 HERE = Path(__file__).parent
 
 
-def _moment(seconds: float | None) -> str:
-    return "" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.6g}"
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:.1f} %"
-
-
 def _plain(value: Any) -> str:
     """Return what the audit log holds, for people."""
     if isinstance(value, dict):
@@ -83,9 +71,9 @@ _templates = jinja2.Environment(
     extensions=[_Below],
 )
 _templates.filters.update(
-    moment=_moment,
-    number=_number,
-    percent=_percent,
+    moment=lambda s: "" if s is None else f"{datetime.fromtimestamp(s, UTC):%Y-%m-%d %H:%M:%S}",
+    number=lambda value: "–" if value is None else f"{value:.6g}",
+    percent=lambda share: "–" if share is None else f"{100 * share:.1f} %",
     zoned=format_local,
     plain=_plain,
     written=_write_markdown,

@@ -59,8 +59,17 @@ async def _upload(request: Request, limit_bytes: int) -> tuple[str, bytes]:
     await _require_whole(request)
     try:
         async with request.form(max_files=1, max_fields=4, max_part_size=limit_bytes) as form:
-            fields = once(form.multi_items())
-            return _lab_field(fields), await _notebook_field(fields)
+            fields: Fields = once(form.multi_items())
+            lab, notebook = fields.get("lab"), fields.get("notebook")
+            if not isinstance(lab, str) or not lab:
+                expected = "expected the name of a lab"
+                raise Refused(422, f"submit: the field `lab` is missing: {expected}.")
+            part = notebook or ""
+            data = part.encode() if isinstance(part, str) else await part.read()
+            if not data:
+                problem = "the field `notebook` is missing or empty"
+                raise Refused(422, f"submit: {problem}: expected a file.")
+            return lab[:200], data
     except HTTPException as error:
         raise Refused(422, f"submit: the form cannot be read: {error.detail}") from error
 
@@ -76,21 +85,6 @@ async def _require_whole(request: Request) -> None:
     body = await request.body()
     if not body.rstrip().endswith(b"--" + boundary + b"--"):
         raise Refused(422, "submit: the form ends before its last boundary. Send it again.")
-
-
-def _lab_field(form: Fields) -> str:
-    lab = form.get("lab")
-    if not isinstance(lab, str) or not lab:
-        raise Refused(422, "submit: the field `lab` is missing: expected the name of a lab.")
-    return lab[:200]
-
-
-async def _notebook_field(form: Fields) -> bytes:
-    notebook = form.get("notebook")
-    data = await notebook.read() if isinstance(notebook, UploadFile) else (notebook or "").encode()
-    if not data:
-        raise Refused(422, "submit: the field `notebook` is missing or empty: expected a file.")
-    return data
 
 
 def _require_readable(notebook: bytes, lab: str, course: Course) -> None:

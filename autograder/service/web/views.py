@@ -9,7 +9,7 @@ from typing import Any
 
 from autograder.records import CheckResult, Report
 from autograder.service.database.schema import STORED
-from autograder.service.records.people import Person, Session
+from autograder.service.records.people import Session
 from autograder.service.records.submissions.intake import Receipt
 from autograder.service.records.submissions.submissions import Entry
 from autograder.service.reports.gradebook import Row
@@ -25,11 +25,6 @@ Teams = Mapping[int, tuple[str, str]]
 
 _COUNTS = ("score", "max_score", "pending", "late_days")
 _SUMMARY = "id learner lab state sha256 score raw_score late_days held_back max_score pending"
-
-
-def report_for(person: Person, report: Report | None) -> Report | None:
-    """Return `report` as `person` may see it; None stays None."""
-    return report if report is None or person.is_staff else for_learner(report)
 
 
 def for_learner(report: Report) -> Report:
@@ -75,16 +70,9 @@ def receipt(receipt: Receipt, url: str, checks: tuple[int, int] | None) -> dict[
     `checks` is how many run in the notebook and how many more at submission, if that is known.
     """
     counted = None if checks is None else {"here": checks[0], "at_submission": checks[1]}
-    return {
-        "id": receipt.id,
-        "lab": receipt.lab,
-        "state": STORED,
-        "sha256": receipt.sha256,
-        "submitted_at": iso(receipt.submitted_at),
-        "late_days": receipt.late_days,
-        "checks": counted,
-        "url": f"{url}/submissions/{receipt.id}",
-    }
+    values = {**vars(receipt), "submitted_at": iso(receipt.submitted_at), "state": STORED}
+    del values["is_new"]
+    return {**values, "checks": counted, "url": f"{url}/submissions/{receipt.id}"}
 
 
 def gradebook_row(row: Row, teams: Teams) -> dict[str, Any]:

@@ -268,6 +268,10 @@ def test_solutions_come_when_staff_allow_them_and_nothing_can_be_handed_in(runni
     assert error.value.status == 404
     for wrong in ({**rules, "solutions": 1}, {"due": ago(hours=36), "solutions": True}):
         assert ask(running.staff, "PUT", "/api/labs/first", wrong)[0] == 422
+    (running.server.course.catalog.path("01_first") / "lab.py").unlink()
+    with pytest.raises(ServerError, match="cannot be read: the lab is not in") as error:
+        ada.solution("first", "scale")
+    assert error.value.status == 422
 
 
 def test_attempts_run_out_and_asking_again_costs_none(running: Any) -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ from autograder.cli import main
 from autograder.service.client import Connection
 from autograder.service.web.app import routers
 from tests.autograder.service.asking import ask
+from tests.autograder.service.conftest import notebook
 
 OPEN = "2131-03-01T12:00:00+01:00"
 FEEDBACK = "feedback-of-a-check"
@@ -149,3 +151,23 @@ def test_a_page_that_waits_shows_the_release(graded: Any, browser: Any) -> None:
     assert json.loads(browser.get(f"{state}graded").text) == {"state": "held back"}
     rules(running)
     assert json.loads(browser.get(f"{state}held+back").text) == {"state": "graded"}
+
+
+def test_grades_of_a_lab_whose_folder_is_gone_can_be_released_and_decided(
+    start: Any, labs: Path
+) -> None:
+    with start() as running:
+        ada = running.enroll("ada")
+        number = int(ada.submit("second", notebook("x = 1"))["id"])
+        assert running.wait(number) == "graded"
+        assert ask(running.staff, "PUT", "/api/labs/second/held", {"held": True})[0] == 200
+    (labs / "02_second").rename(labs.parent / "gone")
+    with start() as running:
+        ada = Connection(running.staff.server, ada.token)
+        assert ada.submission(str(number))["score"] is None
+        assert ask(running.staff, "PUT", "/api/labs/second/held", {"held": False})[0] == 200
+        assert ada.submission(str(number))["score"] == 4.0
+        grade = {"points": 3, "max_score": 4}
+        assert ask(running.staff, "PUT", "/api/labs/02_second/grades/ada", grade)[0] == 200
+        assert ask(running.staff, "PUT", "/api/labs/nine/held", {"held": False})[0] == 404
+        assert ada.get("standing")["score"] == 3.0

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
+from autograder.cli import main
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
 from autograder.service.running.server import listen
@@ -373,3 +374,36 @@ def test_connections_send_at_once() -> None:
         connection, _ = listener.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+HALF = "half \udcff of a pair"
+
+
+@pytest.mark.parametrize(
+    "method, path, body",
+    [
+        ("POST", "/api/announcements", {"text": HALF}),
+        ("POST", "/api/tokens", {"section": HALF}),
+        ("PUT", "/api/labs/first", {HALF: 1}),
+        ("PUT", "/api/labs/first/grades/ada", {"excused": True, "comment": HALF}),
+        ("POST", "/api/term", {"term": {"labs": {HALF: {}}}, "weeks": 1, "zone": "UTC"}),
+    ],
+)
+def test_half_of_a_surrogate_pair_is_refused_wherever_it_stands(
+    running: Any, method: str, path: str, body: dict[str, Any]
+) -> None:
+    running.enroll("ada")
+    for text in (json.dumps(body).encode(), json.dumps(body, ensure_ascii=False)):
+        data = text if isinstance(text, bytes) else text.encode("utf-8", "surrogatepass")
+        status, answer = ask(running.staff, method, path, data)
+        assert status == 422 and "not JSON" in answer["detail"]
+    whole = {"text": "a whole pair \U0001f600"}
+    assert ask(running.staff, "POST", "/api/announcements", json.dumps(whole))[0] == 201
+
+
+def test_an_argument_that_is_no_text_is_said_in_one_line(running: Any, capsys: Any) -> None:
+    server = ["--server", running.staff.server, "--token", running.staff.token]
+    for arguments in (["numbers", "Zo\udceb"], ["roster", "remove", "Zo\udceb"]):
+        assert main([*arguments, *server]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"autograder: {arguments[0]}: an argument is no UTF-8" in line

@@ -111,6 +111,11 @@ def read_platforms(path: Path) -> tuple[Platform, ...]:
     return platforms
 
 
+def name_cookie(state: str) -> str:
+    """Return what the cookie of one launch is called: a browser may open two labs at once."""
+    return f"{COOKIE}_{state[:12]}"
+
+
 class Launches:
     """The way from the platforms to here; `return_url` is where they send a browser back to."""
 
@@ -122,8 +127,8 @@ class Launches:
         self._keys = sign_in.KeySets(sign_in.fetch_json)
         self._key, self._lives_s = key, lives_s
 
-    def away(self, fields: Mapping[str, str]) -> tuple[str, str]:
-        """Return where to send a browser that a platform has sent, and a cookie for it.
+    def away(self, fields: Mapping[str, str]) -> tuple[str, str, str]:
+        """Return where to send a browser that a platform has sent, and a cookie's name and value.
 
         Raises:
             Refused: 403, no platform here is called so.
@@ -149,7 +154,8 @@ class Launches:
         url = matching[0].authorization_url
         values = {"state": state, "nonce": nonce, "platform": matching[0].name}
         cookie = sign_in.seal(values, self._key, COOKIE, self._lives_s)
-        return f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(query)}", cookie
+        target = f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(query)}"
+        return target, name_cookie(state), cookie
 
     def back(self, fields: Mapping[str, str], cookie: str) -> tuple[Launch, str]:
         """Return what a platform has proven, and its nonce, which the caller lets pass once.

@@ -104,9 +104,10 @@ class LtiPeople(Records):
         changes: list[dict[str, Any]] = []
         with self.database.write() as connection:
             for launch in launches:
-                before = self._find_account(connection, launch)
+                account = sa.select(people.c.id, people.c.role).join(lti_people)
+                before = connection.execute(account.where(_is_theirs(launch))).first()
                 try:
-                    if before is not None and before["id"] == by.id != 0:
+                    if before is not None and before.id == by.id != 0:
                         done["unchanged"] += 1  # nobody changes their own role
                         continue
                     with connection.begin_nested():
@@ -114,7 +115,7 @@ class LtiPeople(Records):
                 except Refused as error:
                     problems.append({"line": launch.login, "reason": str(error)})
                     continue
-                held = None if before is None else {"role": before["role"]}
+                held = None if before is None else {"role": before.role}
                 after = {"role": person.role}
                 kind = "added" if before is None else "unchanged" if held == after else "changed"
                 done[kind] += 1
@@ -126,12 +127,6 @@ class LtiPeople(Records):
             if dry_run:
                 connection.rollback()
         return {**done, "problems": problems, "changes": changes, "gone": left}
-
-    def _find_account(self, connection: sa.Connection, launch: Launch) -> dict[str, Any] | None:
-        """Return the account of somebody whom a platform lists, or None."""
-        account = sa.select(people.c.id, people.c.role).join(lti_people).where(_is_theirs(launch))
-        row = connection.execute(account).first()
-        return None if row is None else dict(row._mapping)
 
     def _write_account(self, connection: sa.Connection, launch: Launch, lab: str) -> Person:
         platform, me = launch.platform.name, _is_theirs(launch)

@@ -17,7 +17,6 @@ from autograder.service.records.calendar import HELD_LABS, calendar
 from autograder.service.records.grades import gradings
 from autograder.service.records.marks import question_of
 from autograder.service.records.people import Person
-from autograder.service.records.rules import Rules
 from autograder.service.records.submissions.submissions import Entry
 
 PAGE_ROWS = 50
@@ -127,7 +126,9 @@ class RegradeRequests(Records):
         """Return why nothing can be asked about a submission now, or None."""
         with self.database.read() as connection:
             rules = calendar(connection, entry.person_id).of(entry.lab, entry.person_id)
-        return _refusal(rules, entry, self.clock())
+        if entry.score is None and not rules.held:
+            return "the submission is not graded yet"
+        return rules.requests_refusal(self.clock())
 
     def say(self, entry: Entry, by: Person, body: Any) -> RegradeRequest:
         """Add a message to the thread about a question; a learner's first one begins it.
@@ -148,7 +149,9 @@ class RegradeRequests(Records):
         question, text, points, seen = _read(body)
         now = self.clock()
         if not by.is_staff:
-            refusal = _not_theirs(entry, by, points) or self.refusal(entry)
+            refusal = self.refusal(entry) if points is None else "points are given by staff"
+            if entry.person_id != by.id:
+                refusal = "this is for the learner who handed it in"
             if refusal:
                 raise Refused(403, f"request: {entry.lab}: {refusal}.")
         with self.database.write() as connection:
@@ -167,18 +170,6 @@ class RegradeRequests(Records):
             if points is not None:
                 gradings.mark(connection, [entry.id], {question: {"points": points}}, by, now)
             return RegradeRequest(*connection.execute(only).one())
-
-
-def _refusal(rules: Rules, entry: Entry, now: float) -> str | None:
-    if entry.score is None and not rules.held:
-        return "the submission is not graded yet"
-    return rules.requests_refusal(now)
-
-
-def _not_theirs(entry: Entry, by: Person, points: object) -> str | None:
-    if entry.person_id != by.id:
-        return "this is for the learner who handed it in"
-    return None if points is None else "points are given by staff"
 
 
 def _is_sent(

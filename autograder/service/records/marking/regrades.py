@@ -7,7 +7,6 @@ as drafts (see `grades.publish`), and learners see no change until the batch is 
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
@@ -75,7 +74,10 @@ class Regrades(Records):
         """
         now = self.clock()
         with self.database.write() as connection:
-            running = _find_running(connection, lab)
+            waits = submissions.c.state != PARKED  # of a batch that is running, something
+            query = sa.select(regrades).join_from(regradings, regrades).join(submissions)
+            query = query.where(regrades.c.lab == lab, regrades.c.published_at.is_(None), waits)
+            running = connection.execute(query.where(regradings.c.open).limit(1)).first()
             if running is not None and running.question == question:
                 return int(running.id)
             if running is not None:
@@ -193,13 +195,6 @@ def _scores(report: Report | None) -> dict[str, float]:
         for answer in report.manual:
             scores[answer.question] += answer.score or 0.0
     return {question: round(score, 6) for question, score in scores.items()}
-
-
-def _find_running(connection: sa.Connection, lab: str) -> Any:
-    """Return the batch of a lab of which something still waits to be graded, or None."""
-    query = sa.select(regrades).join_from(regradings, regrades).join(submissions)
-    query = query.where(regrades.c.lab == lab, regrades.c.published_at.is_(None), regradings.c.open)
-    return connection.execute(query.where(submissions.c.state != PARKED).limit(1)).first()
 
 
 def _publish(batch: int) -> sa.Update:

@@ -100,9 +100,12 @@ def give_many(
             chosen = sa.select(people.c.id).where(whom)
             connection.execute(tokens.delete().where(tokens.c.person_id.in_(chosen)))
         if learners:
-            rows = zip(learners, new_tokens, strict=True)
-            values = [_row(person, token, KINDS[kind], now, ends) for person, token in rows]
-            connection.execute(tokens.insert(), values)
+            alike = {"kind": KINDS[kind], "created_at": now, "expires_at": ends}
+            rows = [
+                {**alike, "person_id": who.id, "key": key_of(token), "digest": digest(token)}
+                for who, token in zip(learners, new_tokens, strict=True)
+            ]
+            connection.execute(tokens.insert(), rows)
         logins = (person.login for person in learners)
         audit_log.write_each(connection, now, by.login, kind, logins)
     return list(zip(learners, new_tokens, strict=True))
@@ -117,11 +120,6 @@ def _fresh(taken: set[str], count: int) -> list[str]:
             taken.add(key_of(token))
             new_tokens.append(token)
     return new_tokens
-
-
-def _row(person: Person, token: str, kind: str, now: float, ends: float) -> dict[str, Any]:
-    row = {"person_id": person.id, "kind": kind, "created_at": now, "expires_at": ends}
-    return {**row, "key": key_of(token), "digest": digest(token)}
 
 
 def remove(database: Database, clock: Callable[[], float], person: Person, by: Person) -> None:

@@ -260,16 +260,12 @@ def _of_checks(results: list[dict[str, Any]]) -> list[Thing]:
         if outcome != Outcome.CORRECT:
             failed.add(question)
         if outcome == Outcome.INCORRECT:
-            messages.add((MESSAGE, question, _clean_text(result["output"])))
+            text = result["output"][:_WORDS_CHARS].replace("\0", "")  # as every database takes it
+            messages.add((MESSAGE, question, text.encode("utf-8", "replace").decode()))
     things = [(PLACE, question, f"{place:04}") for question, place in places.items()]
     things += [(TRIED, question, "") for question in sorted(tried)]
     things += [(PASSED, question, "") for question in sorted(tried - failed)]
     return things + sorted(messages)
-
-
-def _clean_text(text: str) -> str:
-    """Return a text as every database takes it."""
-    return text[:_WORDS_CHARS].replace("\0", "").encode("utf-8", "replace").decode()
 
 
 def _desk(

@@ -86,11 +86,5 @@ def drop(connection: sa.Connection, person_id: int, lab: str) -> bool:
     return deleted.rowcount > 0
 
 
-def select_draft_bytes(person_id: int, *, but: str) -> sa.Select[tuple[int]]:
-    """Select what a person's drafts take up, but for that of one lab."""
-    size = sa.select(sa.func.coalesce(sa.func.sum(learner_drafts.c.size_bytes), 0))
-    return size.where(learner_drafts.c.person_id == person_id, learner_drafts.c.lab != but)
-
-
 def _key(person_id: int, lab: str) -> tuple[sa.ColumnElement[bool], ...]:
     return learner_drafts.c.person_id == person_id, learner_drafts.c.lab == lab

@@ -17,6 +17,7 @@ from autograder.service.database.schema import (
     GRADING,
     HELD,
     STORED,
+    learner_drafts,
     lines,
     notebooks,
     retry_keys,
@@ -146,7 +147,9 @@ def _measure_use(connection: sa.Connection, person: Person, lab: str) -> tuple[i
     stored = sa.select(sa.func.coalesce(sa.func.sum(submissions.c.size_bytes), 0)).where(mine)
     attempts = sa.select(sa.func.count()).select_from(submissions)
     attempts = attempts.where(mine, submissions.c.lab == lab, ~submissions.c.blank)
-    parts = (stored, drafts.select_draft_bytes(person.id, but=lab), attempts)
+    draft = learner_drafts.c
+    sent = sa.select(sa.func.coalesce(sa.func.sum(draft.size_bytes), 0))
+    parts = (stored, sent.where(draft.person_id == person.id, draft.lab != lab), attempts)
     row = connection.execute(sa.select(*(part.scalar_subquery() for part in parts))).one()
     return int(row[0]) + int(row[1]), int(row[2])
 

@@ -252,7 +252,10 @@ def _import(
     there, rules = calendar(connection).rules, dict[str, tuple[Rules | None, Rules]]()
     for lab in sorted(set(term.labs) - missing):
         before = there.get(lab)
-        moved = _move(lab, term.labs[lab], move)
+        try:
+            moved = move.move_dates(term.labs[lab])
+        except Refused as error:
+            raise Refused(422, f"term: {lab}: {error}") from error
         rules[lab] = before, replace(moved, held=before is not None and before.held)
     differs = {lab: both for lab, both in rules.items() if both[0] != both[1]}
     weights = {lab: weight for lab, weight in term.rule.weights.items() if lab in rubrics}
@@ -260,13 +263,6 @@ def _import(
     here = [comment for comment in term.comments if comment["lab"] not in missing]
     fresh = _fresh(connection, here, rubrics, problems)
     return Import(differs, len(rules) - len(differs), rule, fresh, problems)
-
-
-def _move(lab: str, rules: Rules, move: Move) -> Rules:
-    try:
-        return move.move_dates(rules)
-    except Refused as error:
-        raise Refused(422, f"term: {lab}: {error}") from error
 
 
 def _fresh(

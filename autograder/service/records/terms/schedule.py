@@ -27,7 +27,7 @@ from autograder.service.records.outbox import touch, touch_people
 from autograder.service.records.people import Person
 from autograder.service.records.rules import DATES, Rules
 from autograder.service.records.standings.standings import restand, restand_lab, restand_people
-from autograder.service.times import later
+from autograder.service.times import format_local, later, moment
 
 
 def put_rules(
@@ -56,10 +56,6 @@ class Dates(Records):
         with self.database.read() as connection:
             return calendar(connection, *person_ids)
 
-    def solutions_refusal(self, lab: str, person_id: int) -> str | None:
-        """Return why this learner cannot have the solutions of a lab now, or None."""
-        return self.calendar(person_id).of(lab, person_id).solutions_refusal(self.clock())
-
     def set_rules(self, lab: str, rules: Rules, by: Person) -> None:
         """Set the rules of a lab."""
         with self.database.write() as connection:
@@ -75,7 +71,11 @@ class Dates(Records):
         key = (extensions.c.lab == lab) & (extensions.c.person_id == learner.id)
         with self.database.write() as connection:
             rules = calendar(connection).rules.get(lab, Rules())
-            if due is not None and (refusal := rules.extension_refusal(due)):
+            if due is not None and (rules.due is None or moment(due) <= moment(rules.due)):
+                refusal = "the lab has no due date that could be extended"
+                if rules.due is not None:
+                    held = f"the lab is due on {format_local(rules.due)} for everybody"
+                    refusal = f"{held}: expected a later time"
                 raise Refused(422, f"extension: due: got {due}: {refusal}.")
             before = connection.scalar(sa.select(extensions.c.due).where(key))
             connection.execute(extensions.delete().where(key))

@@ -19,7 +19,7 @@ from autograder.service.reports import exports, gradebook, platforms
 from autograder.service.reports.everybodys_totals import bring_up_to_date
 from autograder.service.web import access, openapi, views
 from autograder.service.web.course import Course
-from autograder.service.web.forms import AnyLabName, Asked, Body, Fields, Json, LabName, number
+from autograder.service.web.forms import AnyLabName, Asked, Body, Fields, Json, RecordedLab, number
 from autograder.service.web.page import Paging
 
 FORMAT_NAMES = {
@@ -149,7 +149,9 @@ def _add_decisions(api: APIRouter, pages: APIRouter, course: Course) -> None:
         return _describe(course, _put(course, body, by))
 
     @api.put("/labs/{lab}/grades/{login}", openapi_extra=openapi.GRADE)
-    def put_grade(by: access.Instructor, lab: LabName, login: str, body: Json) -> dict[str, Any]:
+    def put_grade(
+        by: access.Instructor, lab: RecordedLab, login: str, body: Json
+    ) -> dict[str, Any]:
         learner = course.person(login)
         decide(store.database, store.clock(), lab, learner, body, by)
         now = [vars(d) for d in store.submissions.decisions([learner.id], lab)]

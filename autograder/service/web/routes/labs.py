@@ -26,7 +26,8 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 def _add_api(api: APIRouter, course: Course) -> None:
     @api.get("/labs/{lab}/solutions/{question}")
     def read_solution(person: access.Caller, lab: LabName, question: str) -> dict[str, Any]:
-        refusal = course.store.dates.solutions_refusal(lab, person.id)
+        rules = course.store.dates.calendar(person.id).of(lab, person.id)
+        refusal = rules.solutions_refusal(course.store.clock())
         if refusal and not person.is_staff:
             raise Refused(403, f"{lab}: {refusal}.")
         text = course.catalog.solution_of(lab, question)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from autograder.service.errors import Refused
-from autograder.service.identity.lti.launches import COOKIE, HINTS, Launch
+from autograder.service.identity.lti.launches import HINTS, Launch, name_cookie
 from autograder.service.identity.lti.tool import LtiTool
 from autograder.service.records.people import Person
 from autograder.service.web import access
@@ -44,14 +44,19 @@ def _add_launches(pages: APIRouter, course: Course, tool: LtiTool) -> None:
     @pages.post("/lti/launch")
     def launch(request: Request, form: Fields) -> Response:
         with access.count_refusals(request, course):
-            launched, nonce = tool.launches.back(form, request.cookies.get(COOKIE, ""))
+            cookie = name_cookie(form.get("state", ""))
+            launched, nonce = tool.launches.back(form, request.cookies.get(cookie, ""))
             opens = launched.lab and not launched.choice
-            lab = course.catalog.resolve(launched.lab) if opens else ""
+            try:
+                lab = course.catalog.resolve(launched.lab) if opens else ""
+            except Refused as error:
+                told = f"launch: {error} Tell your instructor: the link says it."
+                raise Refused(404, told) from error
             tool.people.use(nonce)
             person = tool.people.take(launched, lab)
         opened = _open_page(course, tool, launched, person, lab)
         answer = access.log_in(request, opened, person, course)
-        answer.delete_cookie(COOKIE, path="/lti", secure=True, httponly=True, samesite="none")
+        answer.delete_cookie(cookie, path="/lti", secure=True, httponly=True, samesite="none")
         return answer
 
 
@@ -100,7 +105,7 @@ def _open_page(
 def _send_away(request: Request, course: Course, tool: LtiTool, fields: dict[str, str]) -> Response:
     """Send a browser back to its platform; from inside a page of that, by a window of its own."""
     with access.count_refusals(request, course):
-        url, cookie = tool.launches.away(fields)
+        url, name, cookie = tool.launches.away(fields)
     if request.headers.get("sec-fetch-dest") in ("iframe", "frame"):
         again = urlencode({name: fields[name] for name in HINTS if name in fields})
         answer = course.page("window", target=f"/lti/login?{again}")
@@ -108,7 +113,7 @@ def _send_away(request: Request, course: Course, tool: LtiTool, fields: dict[str
         return answer
     redirect = RedirectResponse(url, 303)
     redirect.set_cookie(
-        COOKIE,
+        name,
         cookie,
         max_age=int(course.settings.code_s),
         path="/lti",

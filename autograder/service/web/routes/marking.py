@@ -83,14 +83,9 @@ def _add_api(api: APIRouter, course: Course) -> None:
             raise Refused(
                 404, f"grading: {of.lab}: {of.question[:100]}: there is no answer to mark."
             )
-        there: dict[str, Any] = {
-            **vars(desk),
-            "submission": desk.entry.id,
-            **_read_beside(course, of.lab, of.question),
-        }
-        comments = kept_comments.of_question(course.store.database, of.lab, of.question)
-        del there["entry"]
-        return {**there, "answer": asdict(desk.answer), "comments": comments}
+        there: dict[str, Any] = {**vars(desk), **_read_beside(course, of.lab, of.question)}
+        number = there.pop("entry").id
+        return {**there, "submission": number, "answer": asdict(desk.answer)}
 
     @api.get("/grading/{lab}/{question}/groups")
     def list_groups(_by: access.Staff, of: OfQuestion) -> dict[str, Any]:
@@ -112,10 +107,11 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return {"marked": marking.mark_group(submissions, walk, alike, numbers, body["mark"], by)}
 
 
-def _read_beside(course: Course, lab: str, question: str) -> dict[str, str]:
+def _read_beside(course: Course, lab: str, question: str) -> dict[str, Any]:
     """Return what stands beside an answer."""
     text, model = course.catalog.read_question(lab, question)
-    return {"question_text": text, "model_answer": model}
+    comments = kept_comments.of_question(course.store.database, lab, question)
+    return {"question_text": text, "model_answer": model, "comments": comments}
 
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
@@ -127,9 +123,8 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         desk = marking.desk(store.submissions, walk, asked.at)
         if desk is None:
             return RedirectResponse(_leave(walk, of.path), 303)
-        comments = kept_comments.of_question(store.database, of.lab, of.question)
         place: dict[str, Any] = {"walk": walk, "asked": asked, "path": of.path, "keys": KEYS}
-        beside: dict[str, Any] = {"comments": comments, **_read_beside(course, of.lab, of.question)}
+        beside = _read_beside(course, of.lab, of.question)
         return course.page("answer", person=person, **place, desk=desk, **beside)
 
     @pages.post("/grading/{lab}/{question}")
@@ -186,9 +181,8 @@ def _add_groups(pages: APIRouter, course: Course) -> None:
         variants = marking.variants(submissions, of.lab, of.question, alike)
         if not variants:
             return RedirectResponse(f"{of.path}/groups", 303)
-        comments = kept_comments.of_question(course.store.database, of.lab, of.question)
         place: dict[str, Any] = {**vars(of), "path": of.path, "alike": alike}
-        beside: dict[str, Any] = {"comments": comments, **_read_beside(course, of.lab, of.question)}
+        beside = _read_beside(course, of.lab, of.question)
         beside["full"] = sum(len(v.submissions) for v in variants) == marking.MOST_MEMBERS
         return course.page("group", person=person, variants=variants, **place, **beside)
 

@@ -33,9 +33,9 @@ def router(course: Course) -> LateRouter:
 
     @routes.get("/healthz")
     def say_health() -> dict[str, Any]:
-        reasons = [course.queue_state()["reason"]]
-        reasons += [_give_reason(name, other) for name, other in course.others.items()]
-        reason = "; ".join(filter(None, reasons)) or None
+        reasons = {name: other.queue_state()["reason"] for name, other in course.others.items()}
+        others = [f"{name}: {reason}" for name, reason in reasons.items() if reason]
+        reason = "; ".join(filter(None, [course.queue_state()["reason"], *others])) or None
         return {"status": "paused" if reason else "ok", "reason": reason}
 
     @routes.get("/metrics", response_class=Response, responses=openapi.METRICS)
@@ -52,11 +52,6 @@ def router(course: Course) -> LateRouter:
         return openapi.complete_description(description)
 
     return routes
-
-
-def _give_reason(name: str, course: Course) -> str:
-    reason = course.queue_state()["reason"]
-    return f"{name}: {reason}" if reason else ""
 
 
 def _add_queue(api: APIRouter, pages: APIRouter, course: Course) -> None:

@@ -1,6 +1,5 @@
 """The dates of all labs in one table; and the plan of a term, for the next and from the last."""
 
-import json
 import re
 from collections.abc import Iterator
 from functools import partial
@@ -19,7 +18,7 @@ from autograder.service.records.terms.schedule import Change
 from autograder.service.reports.exports import csv_lines
 from autograder.service.web import access, openapi
 from autograder.service.web.course import Course
-from autograder.service.web.forms import Body, Fields, Json, LabName, once, text_of_file
+from autograder.service.web.forms import Body, Fields, Json, RecordedLab, read_json, text_of_file
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
@@ -40,7 +39,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.put("/labs/{lab}/held", openapi_extra=openapi.HELD)
     def hold(
-        by: access.Instructor, lab: LabName, body: Json, dry_run: bool = False
+        by: access.Instructor, lab: RecordedLab, body: Json, dry_run: bool = False
     ) -> dict[str, Any]:
         held = {lab: {"held": body.get("held")}}
         return {"changes": _put(course, held, by, dry_run=dry_run)}
@@ -108,7 +107,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse("/schedule", 303)
 
     @pages.post("/labs/{lab}/held")
-    def hold(person: access.InstructorSender, lab: LabName, form: Fields) -> Response:
+    def hold(person: access.InstructorSender, lab: RecordedLab, form: Fields) -> Response:
         _put(course, {lab: {"held": "held" in form}}, person, dry_run=False)
         return RedirectResponse("/schedule", 303)
 
@@ -175,7 +174,7 @@ def _take_term(
 def _read_form(fields: dict[str, str]) -> dict[str, Any]:
     """Return what a form asks for; an empty field says nothing."""
     try:
-        term = json.loads(fields["text"], object_pairs_hook=once)
+        term = read_json(fields["text"])
     except (ValueError, RecursionError) as error:
         raise Refused(422, f"term: the file is not JSON: {error}.") from error
     filled = {name: text.strip() for name in _ASKED if (text := fields.get(name, "")).strip()}

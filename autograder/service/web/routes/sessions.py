@@ -67,7 +67,8 @@ def _add_login(pages: APIRouter, course: Course) -> None:
         person = course.store.roster.owner(form.get("token", "").strip(), "bearer")
         if person is None:
             access.count_wrong_token(request, course)
-            problem = "This token is not known here. Copy the whole of it."
+            problem = "This token is not known here, or not any more. Copy the whole of it. "
+            problem += "One that has ended, or was renewed, your instructor can replace."
             if course.others or course.name:
                 problem += " Each course of this server knows its own people alone."
             return course.page("login", 401, next=target, problem=problem, elsewhere=elsewhere)

@@ -1,9 +1,10 @@
 """Submissions: handing in, what became of them, grading one again; and a learner's own drafts."""
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import groupby
+from operator import attrgetter
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -12,7 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
 from autograder.grading.report import to_gradescope, to_html
-from autograder.records import CheckResult, Report
+from autograder.records import Report
 from autograder.service.database.schema import PARKED, STORED
 from autograder.service.errors import Refused
 from autograder.service.records.marks import mark_digest, question_of
@@ -59,7 +60,10 @@ def _add_api(api: APIRouter, course: Course) -> None:
         report = _read_report(course, person, entry)
         shown = views.summary(entry, find_senders(course.store.database, [entry.id]))
         shown["report"] = report and to_gradescope(report, staff=person.is_staff)
-        shown["reason"] = entry.reason if person.is_staff else _reason_for_learner(entry, report)
+        shown["reason"] = entry.reason
+        if not person.is_staff:  # why there is no grade, or not the one that they expect
+            problem = report.error or None if report else None
+            shown["reason"] = views.PARKED_MESSAGE if entry.state == PARKED else problem
         return shown
 
     @api.get("/submissions/{number}/notebook", response_class=Response, responses=openapi.NOTEBOOK)
@@ -143,6 +147,7 @@ def _show_submission(course: Course, person: Person, entry: Entry, *, viewed_as:
     shown, requests = course.store.submissions.seen_by(person), course.store.requests
     entry = shown.get(entry.id) or entry
     report = _read_report(course, person, entry)
+    results = report.results if report else ()
     return course.page(
         "submission",
         threads=requests.threads(entry),
@@ -151,7 +156,7 @@ def _show_submission(course: Course, person: Person, entry: Entry, *, viewed_as:
         person=person,
         entry=entry,
         report=report,
-        questions=by_question(report.results) if report else [],
+        questions=[(name, list(group)) for name, group in groupby(results, attrgetter("question"))],
         seen=lambda question: report and mark_digest(entry.id, question_of(report, question)),
         parked_message=views.PARKED_MESSAGE,
         viewed_as=viewed_as,
@@ -174,14 +179,8 @@ def _write_list(all_submissions: Submissions, before: int, most: int | None) -> 
 
 
 def _read_report(course: Course, person: Person, entry: Entry) -> Report | None:
-    return views.report_for(person, course.store.submissions.seen_by(person).report(entry.id))
-
-
-def _reason_for_learner(entry: Entry, report: Report | None) -> str | None:
-    """Return what a learner is told of why there is no grade, or not the one that they expect."""
-    if entry.state == PARKED:
-        return views.PARKED_MESSAGE
-    return (report.error or None) if report else None
+    report = course.store.submissions.seen_by(person).report(entry.id)
+    return report if report is None or person.is_staff else views.for_learner(report)
 
 
 # The standalone report brings its style inside itself, and nothing else.
@@ -189,11 +188,6 @@ STANDALONE = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; sandbox"
 }
-
-
-def by_question(results: Iterable[CheckResult]) -> list[tuple[str, list[CheckResult]]]:
-    """Return the results gathered by question, in the order in which they come."""
-    return [(name, list(group)) for name, group in groupby(results, key=lambda r: r.question)]
 
 
 _KIND = "application/x-ipynb+json"

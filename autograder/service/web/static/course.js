@@ -8,6 +8,7 @@ async function wait(live) {
   const began = Date.now();
   try {
     const answer = await fetch(`${live.dataset.live}?seen=${encodeURIComponent(seen)}`);
+    if (answer.redirected) return location.reload(); // to the login: the session has ended
     const { state } = await answer.json();
     if (state !== seen) return show();
   } catch {
