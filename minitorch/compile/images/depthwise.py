@@ -117,7 +117,8 @@ class Depthwise:
         segments, how = self._segments(batch)
         count, length = segments[3:5]
         part = max(2, PART // (count * -(-length // how.lanes)) // 2 * 2)
-        numbers = (*describe(x, batch), *describe(y, batch), *segments, part)
+        ahead = x.strides[1] if batch or len(x) == 1 else x.strides[0]  # to the plane read next
+        numbers = (*describe(x, batch), *describe(y, batch), *segments, part, ahead)
         run(_gather(how), (x, y, out, self.zeros), numbers, self.image[1])
         return out
 
@@ -368,10 +369,13 @@ def _stores(
 
 @functools.cache
 def _gather(shape: Shape) -> engine.Function:
-    """Return the kernel of the kernels' gradient."""
-    head = Head(shape.dtype, shape.lanes, 3, (0, 1), 7)
+    """Return the kernel of the kernels' gradient.
+
+    Images were read long before, in the forward pass, so each plane is asked for ahead.
+    """
+    head = Head(shape.dtype, shape.lanes, 3, (0, 1), 8)
     t, (image, result) = head.t, head.planes
-    first, left, apart, segments, length, step, part = head.numbers
+    first, left, apart, segments, length, step, part, ahead = head.numbers
     high, wide = shape.size
     chunk = min(high, max(1, MOST_SUMS // wide))  # rows of the window at a time
     cells = list(itertools.product(range(chunk), range(wide)))
@@ -398,6 +402,8 @@ def _gather(shape: Shape) -> engine.Function:
                         columns = _Columns(head, shape, image.line, position, apart, valid)
                         at = t.plus(t.times(s, length), v)
                         factors = [t.load(t.at(line, at, t.scalar), valid) for line in slopes]
+                        for line in lines[: rows * shape.stride[0]]:
+                            t.prefetch(t.at(t.at(line, position, t.scalar), ahead))
                         for line, pairs in zip(lines, pairs_of.values(), strict=True):
                             for j, vector in enumerate(columns.read(line)):
                                 for r, i in pairs:
