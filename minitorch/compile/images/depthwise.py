@@ -19,7 +19,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from .lines import Head, describe, empty_images, lanes_for, move_samples, put_in
 
 _Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
-Total = Any  # one value, or several, by name
+Total = TypeVar("Total")  # one value, or several, by name
 LEAST = 2**12  # multiplications, fewer of which take no longer in NumPy
 MOST_TERMS, MOST_STRIDE = 64, 4  # of a window: all are written out in the kernel
 MOST_SUMS = 24  # of a gradient's block: they stay in registers

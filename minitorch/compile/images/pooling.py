@@ -8,6 +8,7 @@ May import: convolutions, depthwise, lines; engine, text.
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from .depthwise import (
 from .lines import Head, describe, empty_images, move_samples, put_in_order, run
 
 _Array = np.ndarray[Any, Any]
+GRAIN = 2**16  # numbers of images, of which a thread should read a multiple
 
 
 class MaxWindows(Depthwise):
@@ -48,7 +50,7 @@ class MaxWindows(Depthwise):
         sizes, shape = self._phases(batch)
         planes = (g, numbers_in_windows, out)
         numbers = (n for plane in planes for n in describe(plane, batch))
-        run(back_kernel(shape, True), (*planes, self.zeros), (*numbers, *sizes), self.image[1])
+        self._run(back_kernel(shape, True), (*planes, self.zeros), (*numbers, *sizes))
         return out
 
     def _fold(self, x: _Array, is_number: bool) -> _Array:
@@ -56,8 +58,12 @@ class MaxWindows(Depthwise):
         out = empty_images((*self.image[:2], *self.places), x.dtype, batch)
         segments, shape = self._segments(batch)
         numbers = (*describe(x, batch), *describe(out, batch), *segments)
-        run(_largest(shape, is_number), (x, out, self.zeros), numbers, self.image[1])
+        self._run(_largest(shape, is_number), (x, out, self.zeros), numbers)
         return out
+
+    def _run(self, kernel: engine.Function, arrays: Sequence[_Array], numbers: Sizes) -> None:
+        grain = -(-GRAIN * self.image[1] // math.prod(self.image))
+        run(kernel, arrays, numbers, self.image[1], grain)
 
 
 @functools.cache

@@ -72,7 +72,7 @@ def pow(x: Kind, exponent: object) -> Kind:
     return apply(Power(exponent), cast_to(x, int64) if as_dtype(x.dtype) is bool_ else x)
 
 
-def _by_height(g: Any, a: Any, b: Any) -> Any:
+def _by_height(g: Kind, a: Kind, b: Kind) -> Kind:
     """Return g·b / (a² + b²), of the origin, which has no angle, 0."""
     squares = a * a + b * b
     return g * (b * where(eq(squares, 0.0), 0.0, 1.0 / squares))
