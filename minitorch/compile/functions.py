@@ -1,4 +1,4 @@
-"""exp, log, tanh, sigmoid, erf, sin, cos and remainders on vectors, by arithmetic alone.
+"""exp, log, tanh, sigmoid, erf, sin, cos, atan2 and remainders on vectors, by arithmetic alone.
 
 Each holds for every number, infinities, NaN, denormals and -0 included. Remainders are exact. The
 largest errors found of the others, in units in the last place
@@ -13,6 +13,7 @@ largest errors found of the others, in units in the last place
     tanh         7.0       3.0
     erf          7.0       5.0
     sin, cos     1.5       2.1
+    atan2        2.5       2.5
 
 Source: argument reduction and the correction terms of `log` as in W. J. Cody & W. Waite, Software
 Manual for the Elementary Functions, 1980, and P. T. P. Tang, ACM TOMS 15(2), 1989; series where
@@ -306,6 +307,43 @@ def _cos_series(t: Text, r: str) -> str:
     rounded = t.sub(t.number(1.0), half)
     lost = t.sub(t.sub(t.number(1.0), rounded), half)
     return t.add(rounded, t.fma(t.mul(z, z), t.polynomial(z, terms), lost))
+
+
+ATAN_TERMS = {True: 8, False: 19}  # of atan's series on |tan| <= √2 - 1, after its first
+EIGHTH = {  # π/4 in two parts
+    True: (0.7853981852531433, -2.1855694143368964e-08),
+    False: (0.7853981633974483, 3.061616997868383e-17),
+}
+
+
+def atan2(t: Text, y: str, x: str) -> str:
+    """The angle of the point (x, y): a multiple of π/4, and atan's series for the rest, up to π/8.
+
+    Near a diagonal the rest's tangent is (a - b) / (a + b), elsewhere that of the flat triangle.
+    """
+    zero, one = t.number(0.0), t.number(1.0)
+    sizes = [t.intrinsic("fabs", v) for v in (y, x)]
+    steep = t.compare("ogt", *sizes)
+    large = t.compare("oge", t.either(steep, *sizes), t.number(2.0 ** (BIAS[t.single] - 1)))
+    scale = t.either(large, t.number(0.25), one)  # so that a sum stays a number
+    a, b = (t.mul(t.either(steep, *pair), scale) for pair in (sizes[::-1], sizes))
+    is_near = t.compare("oge", t.mul(a, t.number(math.sqrt(2) + 1)), b)
+    is_near = t.logic("and", is_near, t.compare("ogt", a, zero))
+    top, bottom = t.either(is_near, t.sub(a, b), a), t.either(is_near, t.add(a, b), b)
+    top = t.either(t.logic("and", is_near, t.compare("oeq", a, b)), zero, top)  # infinite ones too
+    rest = t.div(top, t.either(t.compare("oeq", b, zero), one, bottom))
+    z = t.mul(rest, rest)
+    terms = [(-1) ** k / (2 * k + 1) for k in range(ATAN_TERMS[t.single], 0, -1)]
+    rest = t.fma(t.mul(rest, z), t.polynomial(z, terms), rest)
+    count = t.either(is_near, one, zero)  # of π/4
+    left = t.emit(f"icmp slt {t.bits} {t.as_bits(x)}, {t.whole(0)}")
+    for turns, whole in ((steep, 2.0), (left, 4.0)):
+        count = t.either(turns, t.sub(t.number(whole), count), count)
+        rest = t.either(turns, t.neg(rest), rest)
+    high, low = EIGHTH[t.single]
+    angle = t.fma(count, t.number(high), t.fma(count, t.number(low), rest))
+    angle = t.intrinsic("copysign", angle, y)
+    return t.either(t.compare("uno", y, x), t.add(y, x), angle)
 
 
 # Remainders, exact: a correctly rounded quotient q leaves a - q·b, which is a number. One step is

@@ -174,9 +174,8 @@ class _Loops:
         else:
             at = t.at(self.starts[k], t.times(i, self.item[k]))
             value = t.load(at, inside, element=element)
-            if inside is None and self.layout.past_caches:  # past an array's end that is harmless
-                t.declared.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-                t.do(f"call void @llvm.prefetch.p0(ptr {t.at(at, AHEAD)}, i32 0, i32 3, i32 1)")
+            if inside is None and self.layout.past_caches:
+                t.prefetch(t.at(at, AHEAD))
         return self._as_value(k, value)
 
     def _as_value(self, k: int, value: str) -> str:

@@ -140,6 +140,7 @@ ROWS: dict[str, Row] = {
     "gelu": lambda t, x: t.mul(x, functions.normal_cdf(t, x)),
     "gelu_grad": lambda t, g, x: t.mul(g, functions.gelu_slope(t, x)),
     "pow": lambda t, x, y: t.intrinsic("pow", x, y),
+    "atan2": functions.atan2,
     "fmod": functions.fmod,
     "remainder": functions.remainder,
     "floor_divide": functions.floor_divide,

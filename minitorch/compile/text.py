@@ -173,6 +173,11 @@ class Text:
             self.do(f"br label %{name}.end")
         self.label(f"{name}.end")
 
+    def prefetch(self, at: str) -> None:
+        """Ask for a line of memory before it is needed; behind an array's end that is harmless."""
+        self.declared.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        self.do(f"call void @llvm.prefetch.p0(ptr {at}, i32 0, i32 3, i32 1)")
+
     def spread(self, element: str, value: str) -> str:
         """Return one value, of this type, in every lane."""
         if self.width == 1:

@@ -192,7 +192,7 @@ class Methods(Value):
     fmod = binary.fmod
     maximum = binary.maximum
     minimum = binary.minimum
-    atan2 = binary.atan2
+    atan2 = pointwise.atan2
     xlogy = binary.xlogy
     logaddexp = activation.logaddexp
     add = pointwise.add

@@ -101,6 +101,8 @@ LARGE = [
     (1, 64, 7, 7, 33, 3, 1, 1, 1, 1),  # lines so short that several share a vector
     (2, 64, 14, 15, 90, 1, 2, 0, 1, 1),
     (1, 64, 14, 14, 48, 1, 1, 0, 1, 1),  # read where it lies, no border
+    (8, 35, 14, 14, 50, 1, 1, 0, 1, 1),  # many samples, whose windows are copied together
+    (16, 80, 7, 8, 90, 1, 1, 0, 1, 2),
     (3, 6, 31, 29, 34, 5, 3, 2, 2, 2),
     (1, 32, 16, 32, 32, 2, 2, 0, 1, 1),  # as many phases as elements
     (9, 6, 17, 14, 34, 5, 3, 4, 2, 2),  # samples last

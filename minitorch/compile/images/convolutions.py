@@ -41,6 +41,8 @@ FEW = 4  # channels of a group, below which a block is one channel and more plac
 LEAST, LEAST_APART = 2**19, 2**16  # multiplications worth the tables; where NumPy would do many
 # products, one a group, fewer are
 KINDS = "fd"  # of dtypes that have kernels; their names take a microsecond
+LEAST_PACKED, MOST_PACKED = 32, 256  # terms, for as many channels at least, whose windows are
+# copied: blocks of four channels read them again each, and with 16 registers that gains a sixth
 SHORT = 10  # slots, below which adding up lanes takes longer than the sums
 
 
@@ -108,6 +110,11 @@ class Windows:
         size = (high_out, self.line)
         self.lines = Layout(results, first, size, (1, 1), (0, 0), self.last, dtype)
         self.out_row = high_out * self.line * batch * item * planes
+        # images that lie as they came: channels may lie in the same sets of a cache, and far apart
+        fits = min(len(self.offsets), channels // groups) >= LEAST_PACKED
+        fits &= len(self.offsets) <= MOST_PACKED and engine.vector_registers()[0] < 32
+        self.packs = fits and self.last and self.padded.same
+        self.steps = np.arange(len(self.offsets)) * (self.vectors * _lanes(dtype) * item)
         self.slots = self._slots(outer, image[1] * self.padded.channel, line, batch)
 
     def _lines(self, wide: int, batch: int, gradient: bool) -> tuple[int, int]:
@@ -165,10 +172,11 @@ class Windows:
 
     def run(self, image: _Array, w: _Array, start: _Array, out: _Array, offsets: _Array) -> None:
         """Compute the results of a padded image and windows of elements at these offsets."""
-        kernel = _convolve(self.dtype, _lanes(self.dtype), self.rows, self.vectors)
+        kernel = _convolve(self.dtype, _lanes(self.dtype), self.rows, self.vectors, self.packs)
         each = self.channels // self.groups
         numbers = (len(offsets), each, self.blocks, self.group_bytes, self.out_row)
-        arrays = (image, w, start, out, self.slots, offsets)
+        steps = [self.steps] * self.packs
+        arrays = (image, w, start, out, self.slots, offsets, *steps)
         run(kernel, arrays, numbers, self.blocks * self.groups)
 
     def gather(self, x: _Array, y: _Array, shape: Sizes) -> _Array:
@@ -233,17 +241,34 @@ class _Slot:
 
 
 @functools.cache
-def _convolve(dtype: str, lanes: int, rows: int, vectors: int) -> engine.Function:
-    """Return the kernel of the result: blocks of `rows` channels by `vectors` slots."""
+def _convolve(dtype: str, lanes: int, rows: int, vectors: int, packs: bool) -> engine.Function:
+    """Return the kernel of the result: blocks of `rows` channels by `vectors` slots.
+
+    Args:
+        packs: whether the slots' windows, `MOST_PACKED` terms at most, are copied side by side;
+            `steps` says where. It is read, as LLVM would compute it and keep too much in registers.
+    """
     t = Text(dtype, lanes)
     cells = list(itertools.product(range(rows), range(vectors)))
     sums = [t.variable() for _ in cells]
-    image, weights, bias, out, slots, offsets = t.arrays(6)
-    depth, each, columns, group_bytes, out_row = t.fields("i64", 5, 6)
+    image, weights, bias, out, slots, offsets, *steps = t.arrays(6 + packs)
+    depth, each, columns, group_bytes, out_row = t.fields("i64", 5, 6 + packs)
+    copies = t.emit(f"alloca [{MOST_PACKED * vectors} x {t.vector}], align 64") if packs else ""
     with t.loop("n", "%hi", start="%lo") as n:
         g, j = (t.emit(f"{how} i64 {n}, {columns}") for how in ("sdiv", "srem"))
         begin, first = t.at(image, t.times(g, group_bytes)), t.times(j, vectors)
         places = [_Slot(t, slots, t.plus(first, v), begin, out) for v in range(vectors)]
+
+        sources, reached = [place.image for place in places], offsets
+        if packs:
+            copied = [t.at(copies, v, t.vector) for v in range(vectors)]
+            with t.loop("k", depth) as k:
+                offset, step = (
+                    t.emit(f"load i64, ptr {t.at(a, k, 'i64')}") for a in (offsets, *steps)
+                )
+                for source, into in zip(sources, copied, strict=True):
+                    t.store(t.load(t.at(source, offset)), t.at(into, step))
+            sources, (reached,) = copied, steps
         with t.loop("i", each, rows) as i:
             channels, numbers = _channels(t, g, each, i, rows)
             starts = [t.spread_from(t.at(bias, c, t.scalar)) for c in channels]
@@ -251,8 +276,8 @@ def _convolve(dtype: str, lanes: int, rows: int, vectors: int) -> engine.Functio
             for (r, _), total in zip(cells, sums, strict=True):
                 t.store(starts[r], total, how="align 64")
             with t.loop("k", depth) as k:
-                offset = t.emit(f"load i64, ptr {t.at(offsets, k, 'i64')}")
-                windows = [t.load(t.at(place.image, offset)) for place in places]
+                offset = t.emit(f"load i64, ptr {t.at(reached, k, 'i64')}")
+                windows = [t.load(t.at(source, offset)) for source in sources]
                 factors = [t.spread_from(t.at(kernel, k, t.scalar)) for kernel in kernels]
                 for (r, v), total in zip(cells, sums, strict=True):
                     old = t.load(total, align=64)

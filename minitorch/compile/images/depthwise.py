@@ -18,7 +18,8 @@ Source of depthwise layers: Howard et al., arXiv:1704.04861, 2017.
 import functools
 import itertools
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from .lines import Head, describe, empty_images, lanes_for, move_samples, put_in
 
 _Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
+Total = TypeVar("Total")  # one value, or several, by name
 LEAST = 2**12  # multiplications, fewer of which take no longer in NumPy
 MOST_TERMS, MOST_STRIDE = 64, 4  # of a window: all are written out in the kernel
 MOST_SUMS = 24  # of a gradient's block: they stay in registers
@@ -99,15 +101,10 @@ class Depthwise:
             ).convolve(y, w[..., ::-1, ::-1])
         y, batch = put_in_order(y)
         out = empty_images(self.image, y.dtype, batch)
-        (down, along), (first, left) = self.stride, self.padding
-        begin, end = left // along, (self.image[3] - 1 + left) // along + 1
-        n = self.image[0] if batch else 1
-        segments = (end - begin, n) if batch else (1, end - begin)
-        rows = (first // down, (self.image[2] - 1 + first) // down + 1)
-        sizes = (first, left * n, n, *segments, begin * n, *rows)
-        kernel = _back(self._shape(batch, segments[1]))
+        sizes, shape = self._phases(batch)
         numbers = (*describe(y, batch), *describe(out, batch), *sizes)
-        run(kernel, (y, np.ascontiguousarray(w), out, self.zeros), numbers, self.image[1])
+        arrays = (y, np.ascontiguousarray(w), out, self.zeros)
+        run(back_kernel(shape), arrays, numbers, self.image[1])
         return out
 
     def gather(self, x: _Array, y: _Array, shape: Sizes) -> _Array:
@@ -120,9 +117,19 @@ class Depthwise:
         segments, how = self._segments(batch)
         count, length = segments[3:5]
         part = max(2, PART // (count * -(-length // how.lanes)) // 2 * 2)
-        numbers = (*describe(x, batch), *describe(y, batch), *segments, part)
+        ahead = x.strides[1] if batch or len(x) == 1 else x.strides[0]  # to the plane read next
+        numbers = (*describe(x, batch), *describe(y, batch), *segments, part, ahead)
         run(_gather(how), (x, y, out, self.zeros), numbers, self.image[1])
         return out
+
+    def _phases(self, batch: bool) -> tuple[Sizes, Shape]:
+        """Return the numbers of `back_kernel`: segments as those of `_segments`, blocks' rows."""
+        (down, along), (first, left) = self.stride, self.padding
+        begin, end = left // along, (self.image[3] - 1 + left) // along + 1
+        n = self.image[0] if batch else 1
+        segments = (end - begin, n) if batch else (1, end - begin)
+        rows = (first // down, (self.image[2] - 1 + first) // down + 1)
+        return (first, left * n, n, *segments, begin * n, *rows), self._shape(batch, segments[1])
 
     def _shape(self, batch: bool, length: int) -> Shape:
         lanes = lanes_for(self.dtype, length)
@@ -217,34 +224,57 @@ def _match_rows(shape: Shape, rows: int, size: int) -> dict[int, list[Sizes]]:
 def _convolve(shape: Shape) -> engine.Function:
     """Return the kernel of the result."""
     head = Head(shape.dtype, shape.lanes, 4, (0, 3), 6)
-    t, (image, result) = head.t, head.planes
-    first, left, apart, segments, length, step = head.numbers
+    t = head.t
     with t.loop("c", "%hi", start="%lo") as c:
         weights = head.weights(head.arrays[1], c, shape.size)
         start = t.spread_from(t.at(head.arrays[2], c, t.scalar))
-        with t.loop("n", image.samples) as n:
-            source, target = image.of(c, n), result.of(c, n)
-            for rows, begin, end in _blocks(t, "0", result.rows, _rows_of(shape)):
-                with t.loop("y", end, rows, begin) as y:
-                    top = t.minus(t.times(y, shape.stride[0]), first)
-                    pairs_of = _match_rows(shape, rows, shape.size[0])
-                    lines = [image.line_at(source, t.plus(top, u), head.zeros) for u in pairs_of]
-                    into = [result.line_at(target, t.plus(y, r)) for r in range(rows)]
-                    with t.loop("s", segments) as s, t.loop("v", length, shape.lanes) as v:
-                        position = t.minus(t.times(s, step), left)
-                        position = t.plus(position, t.times(v, shape.step))
-                        columns = _Columns(head, shape, image.line, position, apart)
-                        sums = [start] * rows
-                        for line, pairs in zip(lines, pairs_of.values(), strict=True):
-                            for j, vector in enumerate(columns.read(line)):
-                                for r, i in pairs:
-                                    sums[r] = t.fma(vector, weights[i, j], sums[r])
-                        valid = head.inside("0", t.minus(length, v))
-                        at = t.plus(t.times(s, length), v)
-                        for line, total in zip(into, sums, strict=True):
-                            t.store_inside(total, t.at(line, at, t.scalar), valid)
+
+        def add(total: str, vector: str, cell: Sizes) -> str:
+            return t.fma(vector, weights[cell], total)
+
+        fold_windows(head, shape, c, start, add, lambda total: total)
     t.do("ret void")
     return engine.Function(t.module(KERNEL))
+
+
+def fold_windows(
+    head: Head,
+    shape: Shape,
+    c: str,
+    start: Total,
+    fold: Callable[[Total, str, Sizes], Total],
+    finish: Callable[[Total], str],
+) -> None:
+    """Write what computes a channel's results: each window folded, its elements row by row.
+
+    Args:
+        start: what a window's total begins with.
+        fold: returns it with one more element, given the element's row and column.
+        finish: returns the result of a total.
+    """
+    t, (image, result) = head.t, head.planes
+    first, left, apart, segments, length, step = head.numbers
+    with t.loop("n", image.samples) as n:
+        source, target = image.of(c, n), result.of(c, n)
+        for rows, begin, end in _blocks(t, "0", result.rows, _rows_of(shape)):
+            with t.loop("y", end, rows, begin) as y:
+                top = t.minus(t.times(y, shape.stride[0]), first)
+                pairs_of = _match_rows(shape, rows, shape.size[0])
+                lines = [image.line_at(source, t.plus(top, u), head.zeros) for u in pairs_of]
+                into = [result.line_at(target, t.plus(y, r)) for r in range(rows)]
+                with t.loop("s", segments) as s, t.loop("v", length, shape.lanes) as v:
+                    position = t.minus(t.times(s, step), left)
+                    position = t.plus(position, t.times(v, shape.step))
+                    columns = _Columns(head, shape, image.line, position, apart)
+                    totals = [start] * rows
+                    for line, pairs in zip(lines, pairs_of.values(), strict=True):
+                        for j, vector in enumerate(columns.read(line)):
+                            for r, i in pairs:
+                                totals[r] = fold(totals[r], vector, (i, j))
+                    valid = head.inside("0", t.minus(length, v))
+                    at = t.plus(t.times(s, length), v)
+                    for line, total in zip(into, totals, strict=True):
+                        t.store_inside(finish(total), t.at(line, at, t.scalar), valid)
 
 
 def _blocks(t: Text, begin: str, end: str, rows: int) -> list[tuple[int, str, str]]:
@@ -255,22 +285,34 @@ def _blocks(t: Text, begin: str, end: str, rows: int) -> list[tuple[int, str, st
 
 
 @functools.cache
-def _back(shape: Shape) -> engine.Function:
+def back_kernel(shape: Shape, picked: bool = False) -> engine.Function:
     """Return the kernel of the image's gradient with a stride.
 
     A block of the image, as large as the stride, and a window's elements that are the stride apart
     meet the same places of the result.
+
+    Args:
+        picked: whether one element of a window alone has a share, whose number the second array
+            has where the first has its gradient; else the second array are the weights.
     """
-    head = Head(shape.dtype, shape.lanes, 3, (0, 2), 8)
-    t, (result, image) = head.t, head.planes
+    head = Head(shape.dtype, shape.lanes, 3, (0, 1, 2) if picked else (0, 2), 8)
+    t, (*sources, image) = head.t, head.planes
     first, left, apart, segments, length, begin, row, end = head.numbers
     (down, along), (high, wide) = shape.stride, shape.size
     with t.loop("c", "%hi", start="%lo") as c:
-        weights = head.weights(head.arrays[1], c, shape.size)
+        weights = {} if picked else head.weights(head.arrays[1], c, shape.size)
+
+        def add(total: str, values: Sequence[str], cell: Sizes) -> str:
+            if not picked:
+                return t.fma(values[0], weights[cell], total)
+            wins = t.compare("oeq", values[1], t.number(cell[0] * wide + cell[1]))
+            return t.add(total, t.either(wins, values[0], t.number(0.0)))
+
         with t.loop("n", image.samples) as n, t.loop("q", end, start=row) as q:
-            source, target = result.of(c, n), image.of(c, n)
+            target = image.of(c, n)
             lines = [
-                result.line_at(source, t.plus(q, -m), head.zeros) for m in range(-(-high // down))
+                [plane.line_at(plane.of(c, n), t.plus(q, -m), head.zeros) for plane in sources]
+                for m in range(-(-high // down))
             ]
             top = t.minus(t.times(q, down), first)
             with t.loop("s", segments) as s, t.loop("v", length, shape.lanes) as v:
@@ -278,13 +320,13 @@ def _back(shape: Shape) -> engine.Function:
                 reached = [
                     t.minus(t.plus(start, v), t.times(apart, m)) for m in range(-(-wide // along))
                 ]
-                masks = [head.inside(at, result.line) for at in reached]
+                masks = [head.inside(at, sources[0].line) for at in reached]
                 vectors = [
                     [
-                        t.load(t.at(line, at, t.scalar), mask, align=t.item)
+                        [t.load(t.at(line, at, t.scalar), mask, align=t.item) for line in both]
                         for at, mask in zip(reached, masks, strict=True)
                     ]
-                    for line in lines
+                    for both in lines
                 ]
                 into = t.minus(t.times(start, along), left)
                 into = t.plus(into, t.times(v, along if shape.step > 1 else 1))
@@ -292,8 +334,8 @@ def _back(shape: Shape) -> engine.Function:
                 for a in range(down):
                     sums = [t.number(0.0)] * along
                     for i, j in itertools.product(range(a, high, down), range(wide)):
-                        vector, total = vectors[i // down][j // along], sums[j % along]
-                        sums[j % along] = t.fma(vector, weights[i, j], total)
+                        values = vectors[i // down][j // along]
+                        sums[j % along] = add(sums[j % along], values, (i, j))
                     reach = t.plus(top, a)
                     with t.when(t.emit(f"icmp ult i64 {reach}, {image.rows}")):
                         line = image.line_at(target, reach)
@@ -327,10 +369,13 @@ def _stores(
 
 @functools.cache
 def _gather(shape: Shape) -> engine.Function:
-    """Return the kernel of the kernels' gradient."""
-    head = Head(shape.dtype, shape.lanes, 3, (0, 1), 7)
+    """Return the kernel of the kernels' gradient.
+
+    Images were read long before, in the forward pass, so each plane is asked for ahead.
+    """
+    head = Head(shape.dtype, shape.lanes, 3, (0, 1), 8)
     t, (image, result) = head.t, head.planes
-    first, left, apart, segments, length, step, part = head.numbers
+    first, left, apart, segments, length, step, part, ahead = head.numbers
     high, wide = shape.size
     chunk = min(high, max(1, MOST_SUMS // wide))  # rows of the window at a time
     cells = list(itertools.product(range(chunk), range(wide)))
@@ -357,6 +402,8 @@ def _gather(shape: Shape) -> engine.Function:
                         columns = _Columns(head, shape, image.line, position, apart, valid)
                         at = t.plus(t.times(s, length), v)
                         factors = [t.load(t.at(line, at, t.scalar), valid) for line in slopes]
+                        for line in lines[: rows * shape.stride[0]]:
+                            t.prefetch(t.at(t.at(line, position, t.scalar), ahead))
                         for line, pairs in zip(lines, pairs_of.values(), strict=True):
                             for j, vector in enumerate(columns.read(line)):
                                 for r, i in pairs:

@@ -33,7 +33,8 @@ def gather(k: RowText) -> None:
     """x, index, flags, out: out[i, j] = x[index[i, j], j], rows of `first` elements each.
 
     `n` elements of x and `rows` of the index are one matrix of these rows; an index that
-    is none, which a negative one is, sets the flag.
+    is none, which a negative one is, sets the flag. The number is 1 where all matrices have one
+    index.
     """
     t = k.t
 
@@ -74,10 +75,12 @@ def _each_place(k: RowText, use: Callable[[str, str], None]) -> None:
     n, count, inner = k.integers
     size = t.emit(f"sdiv i64 {n}, {inner}")
     start = t.times(k.row, count)
+    is_shared = t.emit(f"fcmp oeq {t.scalar} {t.lane(t.vector, k.number, 0)}, 1.0")
+    index = t.at(k.bases[1], t.emit(f"select i1 {is_shared}, i64 0, i64 {start}"), "i64")
 
     def visit(number: str, inner: str | int, j: str | int) -> None:
         element = t.plus(start, number)
-        place = t.emit(f"load i64, ptr {t.at(k.bases[1], element, 'i64')}, align 8")
+        place = t.emit(f"load i64, ptr {t.at(index, number, 'i64')}, align 8")
         is_inside = t.emit(f"icmp ult i64 {place}, {size}")
         with t.when(is_inside):
             use(t.plus(t.times(place, inner), j), element)

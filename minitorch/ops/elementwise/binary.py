@@ -188,19 +188,6 @@ at_most = binary(
 )
 
 
-def _per_square(a: Kind, b: Kind) -> Kind:
-    """Return 1 / (a² + b²), of the origin, which has no angle, 0."""
-    squares = a * a + b * b
-    return where(eq(squares, 0), 0.0, 1.0 / squares)
-
-
-atan2 = _float_row(
-    "atan2",
-    lambda xp, a, b: xp.atan2(a, b),
-    lambda g, a, b, y: g * (b * _per_square(a, b)),
-    lambda g, a, b, y: g * (-a * _per_square(a, b)),
-    "The angle of the point (b, a).",
-)
 xlogy = _float_row(
     "xlogy",
     lambda xp, a, b: xp.where((a == 0) & ~xp.isnan(b), a * 0, a * xp.log(b)),

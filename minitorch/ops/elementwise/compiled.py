@@ -198,6 +198,14 @@ def gather(x: Array, index: Array, dim: int) -> Array | None:
     return out if _ran_places("gather", x, index, dim, out) else None
 
 
+def pick(x: Array, places: Array) -> Array | None:
+    """Return the columns of `x` that a vector names, by a kernel if it can be."""
+    shape = (*x.shape[:-1], places.size)
+    if places.ndim != 1 or math.prod(shape) < MANY:
+        return None
+    return gather(x, np.broadcast_to(places, shape), x.ndim - 1)
+
+
 def scattered(name: str, into: Array, index: Array, dim: int, values: Array) -> bool:
     """Let a kernel, "scatter" or "scatter_add", write values at `index` along an axis, if it can.
 
@@ -224,9 +232,12 @@ def _fits_places(x: Array, index: Array, dim: int) -> bool:
 def _ran_places(name: str, x: Array, index: Array, dim: int, values: Array) -> bool:
     inner = math.prod(x.shape[dim + 1 :])
     flags = np.zeros(1, np.int64)
-    arrays = (x, np.ascontiguousarray(index, np.int64), flags, values)
     n, rows = x.shape[dim] * inner, index.shape[dim] * inner
-    run_rows(name, arrays, 0.0, n=n, rows=rows, first=inner)
+    is_shared = dim > 0 and not any(index.strides[:dim])
+    if is_shared:
+        index = index[(0,) * dim]
+    arrays = (x, np.ascontiguousarray(index, np.int64), flags, values)
+    run_rows(name, arrays, float(is_shared), n=n, rows=rows, first=inner)
     return not flags[0]
 
 

@@ -12,9 +12,9 @@ from .binary import add as add_row
 from .binary import at_least, at_most, floor_divide, power, true_divide, trunc_divide, where
 from .binary import sub as sub_row
 from .casting import cast_to, clone
-from .formulas import Formula
+from .formulas import Formula, at_once
 from .logic import eq, isfinite, isnan
-from .rows import promoted_dtype
+from .rows import binary, promoted_dtype
 from .unary import abs, ones_like, positive, rint, zeros_like
 from .unary import square as squared
 
@@ -70,6 +70,23 @@ def pow(x: Kind, exponent: object) -> Kind:
             "0 or more. Convert with .float() first."
         )
     return apply(Power(exponent), cast_to(x, int64) if as_dtype(x.dtype) is bool_ else x)
+
+
+def _by_height(g: Kind, a: Kind, b: Kind) -> Kind:
+    """Return g·b / (a² + b²), of the origin, which has no angle, 0."""
+    squares = a * a + b * b
+    return g * (b * where(eq(squares, 0.0), 0.0, 1.0 / squares))
+
+
+atan2 = binary(
+    "atan2",
+    lambda xp, a, b: compiled.pair(xp, "atan2", xp.atan2, a, b),
+    lambda g, a, b, y: at_once(_by_height, (g, a, b)),
+    lambda g, a, b, y: at_once(_by_height, (-g, b, a)),
+    "The angle of the point (b, a).",
+    promotes="float",
+    reads="x",
+)
 
 
 def square(x: Kind) -> Kind:

@@ -52,6 +52,20 @@ def _last_nan(how: Windows, xp: Namespace, x: Array, y: Array) -> Array:
     return last
 
 
+def _run_kernels(name: str, how: Windows, xp: Namespace, x: Array, *g: Array) -> Array | None:
+    """Return what compiled kernels of windows give, where there are some and they pay."""
+    if xp is not np or x.ndim != 2 + len(how.size) or set(how.gap) != {1}:
+        return None
+    from ...compile.images import pooling
+
+    if len(how.size) == 1:  # a line is the only one of a plane
+        planes = Windows((1, *how.size), (1, *how.step), (1, 1), (1, *how.places))
+        lines = _run_kernels(name, planes, xp, *(a[:, :, None] for a in (x, *g)))
+        return None if lines is None else lines[:, :, 0]
+    windows = pooling.max_windows(x, how.size, how.step, how.places, *g)
+    return None if windows is None else getattr(windows, name)(x, *g)
+
+
 class MaxPool(OfWindows):
     """The largest element of each window; of equal ones the first has the gradient."""
 
@@ -59,6 +73,9 @@ class MaxPool(OfWindows):
     copies_output = True
 
     def compute(self, xp: Namespace, x: Array) -> Array:
+        largest = _run_kernels("largest", self.how, xp, x)
+        if largest is not None:
+            return largest
         first, *rest = list_slices(self.how)
         if xp is not np:
             y: Array = x[first]
@@ -82,17 +99,12 @@ class MaxPoolBack(KeepsSpec, OfWindows):
     reads_output = False
 
     def compute(self, xp: Namespace, g: Array, x: Array, y: Array) -> Array:
-        apart = xp is np and type(x) is type(g) is np.ndarray and self.how.apart
-        out = np.empty_like(x) if apart and self.how.cover(x.shape) else xp.zeros_like(x)
-        if apart and g.strides != y.strides:
-            like = np.empty_like(y, dtype=g.dtype)  # one copy in another order, not four reads
-            like[...] = g
-            g = like
+        spread = _run_kernels("spread", self.how, xp, x, g)
+        if spread is not None:
+            return spread
+        out, none = xp.zeros_like(x), xp.zeros_like(g)
         for at, won in _choices(self.how, xp, x, y):
-            if apart:
-                np.multiply(g, won.astype(g.dtype), out=out[at])
-            else:
-                out[at] += g * won
+            out[at] += xp.where(won, g, none)
         return out
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:

@@ -22,18 +22,6 @@ class Windows:
     gap: tuple[int, ...]
     places: tuple[int, ...]
 
-    @property
-    def apart(self) -> bool:
-        """Whether no element is in two windows."""
-        sizes = zip(self.size, self.step, self.gap, strict=True)
-        return all((size - 1) * gap < step for size, step, gap in sizes)
-
-    def cover(self, shape: Sequence[int]) -> bool:
-        """Whether each element of such an array is in a window."""
-        sizes = zip(self.size, self.step, self.places, strict=True)
-        reached = [step * count if size == step else 0 for size, step, count in sizes]
-        return reached == list(shape[-len(reached) :])
-
 
 @functools.lru_cache(128)
 def list_slices(how: Windows) -> list[tuple[Index, ...]]:

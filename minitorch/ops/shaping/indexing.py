@@ -25,6 +25,7 @@ from ...arrays.library import (
 from ...arrays.shapes import Shape, axis, is_known
 from ...errors import ArgumentError, AxisError, IndexDTypeError
 from ...op import Gradients, Kind, Methods, Op, Spec, Value, apply, infer_by_trial
+from ..elementwise import compiled
 from ..elementwise.casting import cast_to
 from .adding import add_at
 
@@ -132,7 +133,8 @@ def _pick(x: Array, index: tuple[Any, ...]) -> Array:
             ((d, places),) = arrays
             pays = x.flags.c_contiguous or places.size >= x.shape[d]  # else `take` copies it first
             if pays and places.dtype.kind == "i" and x.shape[d]:  # of nothing, indexing complains
-                return x.take(places, d)
+                columns = compiled.pick(x, places) if d == x.ndim - 1 > 0 else None
+                return x.take(places, d) if columns is None else columns
     picked: Array = x[index]
     return picked
 

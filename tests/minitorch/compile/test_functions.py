@@ -94,6 +94,44 @@ def test_softmax_is_exact_down_to_denormals(dtype: str, reach: float) -> None:
     assert (np.abs(got - exact) <= 6 * np.spacing(exact.astype(dtype))).all()
 
 
+def worst_angle(dtype: str, *more: Step) -> float:
+    """The largest error of an angle in units in the last place; signs and NaN must be NumPy's."""
+    rng, whole = np.random.default_rng(1), np.uint32 if dtype == "float32" else np.uint64
+    info = np.finfo(dtype)
+    edges = [0.0, 1.0, 2.0, np.inf, info.max, info.tiny, info.smallest_subnormal]
+    edge = np.array([*edges, *(-e for e in edges), np.nan], dtype)
+    pairs = [np.meshgrid(edge, edge), [rng.permutation(numbers(dtype)) for _ in range(2)]]
+    pairs += [rng.integers(0, 100, (2, SAMPLES), whole).view(dtype)]  # denormals
+    pairs += [
+        rng.uniform(-1, 1, (2, SAMPLES)).astype(dtype) * info.dtype.type(n) for n in (1, 2e38)
+    ]
+    y, x = (np.concatenate([np.ravel(pair[i]) for pair in pairs]) for i in range(2))
+    wide = np.float64 if dtype == "float32" else np.longdouble
+    with np.errstate(all="ignore"):
+        got = kernel(Program(dtype, ("float", "float"), (Step("atan2", (0, 1)), *more)))(y, x)
+        exact = np.arctan2(y.astype(wide), x.astype(wide))
+        want = exact.astype(dtype)
+        error = np.abs(got - exact) / np.spacing(np.abs(want)).astype(wide)
+    number = ~np.isnan(want)
+    np.testing.assert_array_equal(np.isnan(got), ~number)
+    np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(want[number]))
+    return float(error[number].max())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_angle_is_as_exact_as_promised_for_every_point(dtype: str) -> None:
+    assert worst_angle(dtype) <= 2.5
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_angles_series_that_is_four_terms_short_is_caught(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terms = {name: count - 4 for name, count in written.ATAN_TERMS.items()}
+    monkeypatch.setattr(written, "ATAN_TERMS", terms)
+    assert worst_angle(dtype, Step("positive", (-1,))) > 2.5
+
+
 def power(x: Any, y: Any) -> Any:
     task = Program(x.dtype.name, ("float", "float"), (Step("pow", (0, 1)),))
     return kernel(task)(x, y)
