@@ -261,7 +261,7 @@ def run_steps(
 class TurnedRows:
     """Products with the rows of B (..., N, K): A (..., M, K) @ Bᵀ, for many A and the same B.
 
-    A single matrix of few terms is packed once, for a kernel; other products are BLAS's.
+    With AVX-512 a single matrix of few terms is packed once, for a kernel; all else is BLAS's.
     """
 
     def __init__(self, b: Array) -> None:
@@ -269,7 +269,7 @@ class TurnedRows:
         self._packed: Array | None = None
         *lead, rows, terms = b.shape
         few = 0 < terms <= FEW_TERMS and rows >= MANY_ROWS and math.prod(lead) == 1
-        self._packs = few and compiles(b.dtype)
+        self._packs = few and compiles(b.dtype) and _outruns_blas()
 
     def product(self, a: Array, count: int) -> Array:
         """Return the product with the first `count` rows of B, (..., M, count)."""
@@ -284,6 +284,14 @@ class TurnedRows:
         out = np.empty((*a.shape[:-1], count), a.dtype)
         short_products.product(a[first], self._packed, out[first])
         return out
+
+
+@functools.cache
+def _outruns_blas() -> bool:
+    """Tell whether a kernel that packs once is faster than BLAS: with AVX-512's registers it is."""
+    from ...compile import engine
+
+    return engine.vector_registers() == (32, 512)
 
 
 def parallel_for(total: int, grain: int, body: Callable[[int, int], object]) -> None:

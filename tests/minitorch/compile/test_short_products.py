@@ -8,9 +8,15 @@ import pytest
 
 import minitorch
 from minitorch.compile import panels, short_products
+from minitorch.ops.elementwise import compiled
 from minitorch.ops.elementwise.compiled import TurnedRows
 
 F = minitorch.nn.functional
+
+
+@pytest.fixture(autouse=True)
+def _as_with_avx_512(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "_outruns_blas", lambda: True)
 
 
 def drawn(*shape: int, dtype: str = "float32") -> Any:
@@ -39,6 +45,13 @@ def test_other_sizes_are_blas(rows: int, terms: int, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(short_products, "product", None)
     a, b = drawn(1, 64, terms), drawn(1, rows, terms)
     np.testing.assert_allclose(TurnedRows(b).product(a, rows), a @ b.swapaxes(1, 2), atol=1e-4)
+
+
+def test_narrower_registers_leave_all_to_blas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "_outruns_blas", lambda: False)
+    monkeypatch.setattr(short_products, "product", None)
+    a, b = drawn(1, 64, 8), drawn(1, 300, 8)
+    np.testing.assert_allclose(TurnedRows(b).product(a, 300), a @ b.swapaxes(1, 2), atol=1e-5)
 
 
 def test_the_first_products_may_come_at_once() -> None:
