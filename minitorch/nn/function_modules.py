@@ -70,7 +70,7 @@ class _FunctionModule(Module):
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
 
 
-def _module(name: str, of: Callable[..., Any], options: str, says: str) -> Any:
+def _module(name: str, of: object, options: str, says: str) -> type[_FunctionModule]:
     """Return the class of that name."""
     return type(
         name, (_FunctionModule,), {"__doc__": says, "__module__": __name__}, of=of, options=options

@@ -156,7 +156,7 @@ class TransformerDecoder(_Stack):
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__(decoder_layer, num_layers, norm)
 
-    def forward(self, tgt: Tensor, memory: Tensor, *masks: Any, **named: Any) -> Tensor:
+    def forward(self, tgt: Tensor, memory: Tensor, *masks: object, **named: object) -> Tensor:
         """Return a tensor of the shape of `tgt`; masks as of `TransformerDecoderLayer`."""
         return self._through(tgt, memory, *masks, **named)
 

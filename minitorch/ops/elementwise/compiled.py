@@ -72,7 +72,7 @@ def kernel(dtype: DType, inputs: int | tuple[str, ...], steps: Rows) -> Callable
 DESCENT = (("mul", (2, 1)), ("sub", (0, -1)))  # of weights, gradient and learning rate
 
 
-def descend(w: Array, g: Array, lr: Any) -> bool:
+def descend(w: Array, g: Array, lr: object) -> bool:
     """Set w to w - lr g in one pass over memory, of the same bits; tell whether that could be."""
     if not fits(np, w, g) or not w.flags.c_contiguous or w.shape != g.shape:
         return False
