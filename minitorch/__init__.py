@@ -153,18 +153,9 @@ _LATER = {
 
 
 # What torch has of complex numbers
-_COMPLEX = {
-    "angle",
-    "cdouble",
-    "cfloat",
-    "chalf",
-    "complex",
-    "complex128",
-    "complex32",
-    "complex64",
-}
-_COMPLEX |= {"conj", "fft", "imag", "istft", "polar", "real", "stft", "view_as_complex"}
-_COMPLEX |= {"view_as_real"}
+_COMPLEX = {"angle", "cdouble", "cfloat", "chalf", "complex", "complex128", "complex32"}
+_COMPLEX |= {"complex64", "conj", "fft", "imag", "istft", "polar", "real", "stft"}
+_COMPLEX |= {"view_as_complex", "view_as_real"}
 
 
 def __getattr__(name: str) -> Any:

@@ -9,22 +9,10 @@ The package is also torch's function of that name: `minitorch.compile(function)`
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from minitorch.arrays.threads import get_num_threads as get_num_threads
 from minitorch.arrays.threads import set_num_threads as set_num_threads
-
-if TYPE_CHECKING:
-    from minitorch.compile.cost_model import CostModel
-    from minitorch.compile.engine import Function, available, processor, vector_registers
-    from minitorch.compile.gpu.explain import Explanation, explain
-    from minitorch.compile.kernels import Kernel, kernel
-    from minitorch.compile.products import ProductKernel, conv2d, matmul
-    from minitorch.compile.rows import DTYPES, POWERS, ROWS, Program, Step, gives, takes
-    from minitorch.compile.schedule import DeviceSchedule, Schedule
-    from minitorch.compile.spaces import Space, Table, recorded, recorded_tasks, space
-    from minitorch.compile.tuned import get_cache_directory, keep, kernel_for, set_cache_directory
-    from minitorch.compile.tuning import Tuned, tune
 
 _HOLDERS = {
     "cost_model": "CostModel",
@@ -60,39 +48,5 @@ class _Callable(ModuleType):
 
 sys.modules[__name__].__class__ = _Callable
 
-__all__ = [
-    "DTYPES",
-    "POWERS",
-    "ROWS",
-    "CostModel",
-    "DeviceSchedule",
-    "Explanation",
-    "Function",
-    "Kernel",
-    "ProductKernel",
-    "Program",
-    "Schedule",
-    "Space",
-    "Step",
-    "Table",
-    "Tuned",
-    "available",
-    "conv2d",
-    "explain",
-    "get_cache_directory",
-    "get_num_threads",
-    "gives",
-    "keep",
-    "kernel",
-    "kernel_for",
-    "matmul",
-    "processor",
-    "recorded",
-    "recorded_tasks",
-    "set_cache_directory",
-    "set_num_threads",
-    "space",
-    "takes",
-    "tune",
-    "vector_registers",
-]
+_OF_HOLDERS = " ".join(_HOLDERS.values()).split()
+__all__ = sorted(["get_num_threads", "set_num_threads", *_OF_HOLDERS])

@@ -40,6 +40,12 @@ LOG_TERMS = {True: 4, False: 10}  # of artanh's series on |s| <= 0.172
 TANH_REACH = 9.4  # the fraction is above 1 here, and cut to it: from here on ±1 and nothing less
 TANH_P = [1.335517645e-08, 2.060954063e-05, 3.495619992e-03, 1.338105389e-01, 1.0]
 TANH_Q = [7.776794265e-07, 3.285684051e-04, 2.587710780e-02, 4.671436955e-01, 1.0]
+# erf(x) = x P(x²) / Q(x²) for |x| <= 3.93, fitted so too
+ERF_REACH = 4.1  # the fraction is above 1 here, and cut to it
+ERF_P = [2.0419624480733177e-06, 0.0002848086108240964, 0.0037796275572686043]
+ERF_P += [0.05279034548315577, 0.19078431118852934, 1.1283791453537948]
+ERF_Q = [3.8003987590187365e-05, 0.0011652163153993424, 0.014997475979863931]
+ERF_Q += [0.11425771676656964, 0.5024109131318956, 1.0]
 MANTISSA = {True: 23, False: 52}
 BIAS = {True: 127, False: 1023}
 
@@ -192,7 +198,7 @@ def _tanh_double(t: Text, x: str) -> str:
 def erf(t: Text, x: str) -> str:
     """The error function: an odd rational in single; in double 1 - exp(-x²)·R(x) past 0.47."""
     if t.single:
-        return _rational(t, x, special._SINGLE_REACH, special._SINGLE_P, special._SINGLE_Q)
+        return _rational(t, x, ERF_REACH, ERF_P, ERF_Q)
     return _erf_double(t, x)
 
 

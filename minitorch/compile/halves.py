@@ -1,6 +1,6 @@
 """float16 to float32 and back, by the processor: rounded to nearest, ties to even.
 
-May import: code_cache, engine, kernels, pool; allocator.
+May import: code_cache, engine, kernels, pool, text; allocator.
 """
 
 import functools
@@ -11,45 +11,9 @@ import numpy as np
 
 from ..arrays import allocator
 from . import code_cache, engine, kernels, pool
+from .text import KERNEL, Text
 
 _Array = np.ndarray[Any, Any]
-_TEXT = """
-define void @kernel(i64 %lo, i64 %hi, ptr %table) {{
-  %1 = getelementptr ptr, ptr %table, i64 1
-  %2 = load ptr, ptr %table
-  %3 = load ptr, ptr %1
-  %source = load ptr, ptr %2
-  %into = load ptr, ptr %3
-  %last = sub i64 %hi, 16
-  br label %vectors
-vectors:
-  %i = phi i64 [ %lo, %0 ], [ %next, %vector ]
-  %whole = icmp sle i64 %i, %last
-  br i1 %whole, label %vector, label %singles
-vector:
-  %4 = getelementptr {a}, ptr %source, i64 %i
-  %5 = load <16 x {a}>, ptr %4, align 2
-  %6 = {convert} <16 x {a}> %5 to <16 x {b}>
-  %7 = getelementptr {b}, ptr %into, i64 %i
-  store <16 x {b}> %6, ptr %7, align 2
-  %next = add i64 %i, 16
-  br label %vectors
-singles:
-  %j = phi i64 [ %i, %vectors ], [ %after, %single ]
-  %some = icmp slt i64 %j, %hi
-  br i1 %some, label %single, label %end
-single:
-  %8 = getelementptr {a}, ptr %source, i64 %j
-  %9 = load {a}, ptr %8, align 2
-  %10 = {convert} {a} %9 to {b}
-  %11 = getelementptr {b}, ptr %into, i64 %j
-  store {b} %10, ptr %11, align 2
-  %after = add i64 %j, 1
-  br label %singles
-end:
-  ret void
-}}
-"""
 
 
 @functools.cache
@@ -60,8 +24,18 @@ def available() -> bool:
 
 @functools.cache
 def _function(widens: bool) -> engine.Function:
-    a, b, convert = ("half", "float", "fpext") if widens else ("float", "half", "fptrunc")
-    return engine.Function(_TEXT.format(a=a, b=b, convert=convert))
+    a, b, how = ("half", "float", "fpext") if widens else ("float", "half", "fptrunc")
+    t = Text("float32")
+    source, into = t.arrays(2)
+
+    def convert_vector(i: str, inside: str | None) -> None:
+        numbers = t.load(t.at(source, i, a), inside, element=a, align=2)
+        converted = t.emit(f"{how} {t.of(a)} {numbers} to {t.of(b)}")
+        t.store(converted, t.at(into, i, b), inside, element=b, how="align 2")
+
+    t.each(convert_vector, "%hi", "%lo")
+    t.do("ret void")
+    return engine.Function(t.module(KERNEL))
 
 
 def convert(array: _Array) -> _Array:

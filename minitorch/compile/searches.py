@@ -12,7 +12,7 @@ May import: cost_model, spaces. Source: Chen et al., NeurIPS 2018, section 4.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -65,7 +65,8 @@ class State:
 
     def guesses(self) -> Numbers | None:
         """Return the model's guess for every point; None while there is nothing to fit."""
-        timed = [(n, s) for n, s in self._list_timed() if math.isfinite(s)]
+        tried = ((self.space.number_of(point), s) for point, s in self.history)
+        timed = [(n, s) for n, s in tried if n is not None and math.isfinite(s)]
         if not self.before and len(timed) < FIRST:
             return None
         numbers = [number for number, _ in timed]
@@ -75,12 +76,6 @@ class State:
         if timed:  # brought to where a model of the others alone sees these points
             seconds /= np.exp(np.log(seconds / self._of_others[numbers]).mean())
         return self._fit_and_guess(numbers * OWN, np.tile(seconds, OWN))
-
-    def _list_timed(self) -> Iterator[tuple[int, float]]:
-        for point, seconds in self.history:
-            number = self.space.number_of(point)
-            if number is not None:
-                yield number, seconds
 
     @cached_property
     def _of_others(self) -> Numbers:

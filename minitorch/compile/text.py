@@ -203,7 +203,8 @@ class Text:
         return self.emit(f"icmp slt {self.of('i64')} <{numbers}>, {self.spread('i64', count)}")
 
     def _suffix(self, element: str) -> str:
-        return f"v{self.width}{element or ('f32' if self.single else 'f64')}"
+        number = "f16" if element == "half" else element or ("f32" if self.single else "f64")
+        return f"v{self.width}{number}"
 
     def compare(self, how: str, a: str, b: str) -> str:
         """Return a mask: `how` is LLVM's, ordered (olt) or true with NaN too (ult)."""

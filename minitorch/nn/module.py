@@ -42,13 +42,9 @@ class Module:
     def __init__(self) -> None:
         own = self.__dict__
         own["training"] = True
-        own["_parameters"] = {}
-        own["_buffers"] = {}
-        own["_modules"] = {}
         own["_unsaved"] = set()  # names of buffers that state_dict leaves out
-        own["_forward_hooks"] = {}
-        own["_forward_pre_hooks"] = {}
-        own["_backward_hooks"] = {}
+        for name in (*STORES, "_forward_hooks", "_forward_pre_hooks", "_backward_hooks"):
+            own[name] = {}
 
     # ── calling ─────────────────────────────────────────────────────────────────────────────────
 

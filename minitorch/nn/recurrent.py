@@ -21,13 +21,6 @@ from minitorch.ops.shaping.joining import cat, stack
 from minitorch.tensor.tensor import Tensor, tensor
 
 
-def kind_of(nonlinearity: str) -> str:
-    """Return the kind of plain layer with this nonlinearity."""
-    if nonlinearity not in ("tanh", "relu"):
-        raise ArgumentError(f"RNN: got nonlinearity {nonlinearity!r}, expected 'tanh' or 'relu'.")
-    return nonlinearity
-
-
 def draw(module: Module, hidden_size: int) -> None:
     """Set every parameter uniform within 1 / sqrt(hidden_size)."""
     bound = 1.0 / math.sqrt(hidden_size) if hidden_size > 0 else 0.0
@@ -90,16 +83,24 @@ class _Cell(Module):
         return text if self.bias else f"{text}, bias={self.bias}"
 
 
-class RNNCell(_Cell):
-    """One step of a plain recurrent network, with tanh or relu."""
+class _Plain(Module):
+    """What a plain layer and its step share: tanh or relu, a `nonlinearity`, may stand fourth."""
 
     gates = 1
 
     def __init__(self, *sizes: Any, nonlinearity: str = "tanh", **options: Any) -> None:
         if len(sizes) > 3:
             nonlinearity, sizes = sizes[3], (*sizes[:3], *sizes[4:])
+        if nonlinearity not in ("tanh", "relu"):
+            raise ArgumentError(
+                f"RNN: got nonlinearity {nonlinearity!r}, expected 'tanh' or 'relu'."
+            )
         super().__init__(*sizes, **options)
-        self.nonlinearity = self.kind = kind_of(nonlinearity)
+        self.nonlinearity = self.kind = nonlinearity
+
+
+class RNNCell(_Plain, _Cell):
+    """One step of a plain recurrent network, with tanh or relu."""
 
 
 class LSTMCell(_Cell):
@@ -303,17 +304,8 @@ class _Recurrent(Module):
         return text
 
 
-class RNN(_Recurrent):
+class RNN(_Plain, _Recurrent):
     """h' = tanh(W x + b + U h + c), or relu: `nonlinearity`, which may stand fourth."""
-
-    gates = 1
-
-    def __init__(self, *sizes: Any, nonlinearity: str = "tanh", **options: Any) -> None:
-        if len(sizes) > 3:
-            nonlinearity, sizes = sizes[3], (*sizes[:3], *sizes[4:])
-        kind = kind_of(nonlinearity)  # refuses what there is not
-        super().__init__(*sizes, **options)
-        self.nonlinearity = self.kind = kind
 
 
 class LSTM(_Recurrent):

@@ -2,13 +2,9 @@
 
 from typing import Any
 
-import numpy as np
-
-from minitorch.arrays.library import Array, namespace
-from minitorch.ops.elementwise import compiled
+from minitorch.arrays.library import Array
+from minitorch.ops.elementwise.compiled import descend
 from minitorch.optim.optimizer import Optimizer, Params, full_like, hyperparameters
-
-STEP = (("mul", (2, 1)), ("sub", (0, -1)))  # of weights, gradient and learning rate
 
 
 class SGD(Optimizer):
@@ -49,7 +45,5 @@ class SGD(Optimizer):
                 b *= momentum
                 b += g if not group["dampening"] else (1.0 - group["dampening"]) * g
             g = g + momentum * b if group["nesterov"] else b
-        if compiled.fits(namespace(w), w, g) and w.flags.c_contiguous:  # one pass, the same bits
-            compiled.kernel(w.dtype, 3, STEP)(w, g, np.asarray(group["lr"], w.dtype), out=w)
-        else:
+        if not descend(w, g, group["lr"]):
             w -= group["lr"] * g

@@ -136,9 +136,11 @@ def _box(
     if record.numbers[i] is not None:
         lines.append(Line(brief(record.numbers[i]), forever(begin, "code value")))
     row = len(lines)
-    so_far = {at: (total, count) for at, total, count in sums.get(i, [])}  # the last at a position
+    so_far, uses = {}, record.uses.get(i, 0)
+    for at, total, count in sums.get(i, []):  # the last at a position
+        so_far[at] = f"grad {brief(total)}" + f"  ({count} of {uses})" * (uses > 1)
     lines += [
-        Line(_partial(*so_far[at], record.uses.get(i, 0)), ((at, later, "code grad"),), row)
+        Line(so_far[at], ((at, later, "code grad"),), row)
         for at, later in pairwise([*sorted(so_far), ALWAYS])
     ]
     base = "box" if record.numbers[i] is None else "box value"
@@ -155,12 +157,6 @@ def heading(record: Record, i: int) -> list[Line]:
     head = record.names[i]
     kind = " · ".join(part for part in (record.ops[i], record.types[i]) if part and part != head)
     return [Line(head, "bold"), *([Line(kind, "small muted")] if kind else [])]
-
-
-def _partial(total: Any, count: int, uses: int) -> str:
-    if uses > 1:
-        return f"grad {brief(total)}  ({count} of {uses})"
-    return f"grad {brief(total)}"
 
 
 def _wires(record: Record, computed: dict[int, int], first_back: int) -> list[Wire]:

@@ -264,20 +264,10 @@ class InPlace(Methods):
         clock.tick(own)
 
 
-_FUNCTIONS = {
-    "add_": binary.add,
-    "sub_": binary.sub,
-    "mul_": binary.mul,
-    "div_": binary.true_divide,
-    "floor_divide_": binary.floor_divide,
-    "remainder_": binary.remainder,
-    "pow_": pointwise.pow,
-    "bitwise_and_": logic.bitwise_and,
-    "bitwise_or_": logic.bitwise_or,
-    "bitwise_xor_": logic.bitwise_xor,
-    "bitwise_left_shift_": logic.bitwise_left_shift,
-    "bitwise_right_shift_": logic.bitwise_right_shift,
-}
+_ROWS = [binary.add, binary.sub, binary.mul, binary.true_divide, binary.floor_divide]
+_ROWS += [binary.remainder, logic.bitwise_and, logic.bitwise_or, logic.bitwise_xor]
+_ROWS += [logic.bitwise_left_shift, logic.bitwise_right_shift, pointwise.pow]
+_FUNCTIONS = {f"{row.__name__}_": row for row in _ROWS}
 _UFUNCS = {"add_": np.add, "sub_": np.subtract, "mul_": np.multiply, "div_": np.true_divide}
 _ASSIGN = "x[index] = value"
 _BLIND = frozenset(["add_", "sub_", "copy_", "fill_", "masked_fill_", _ASSIGN])

@@ -197,12 +197,9 @@ class WayBack:
 
     def tensors(self, call: "Call", seeds: Sequence[Tensor]) -> list[Tensor]:
         """Return the gradients for tensors, recorded."""
-        drawn = [] if self.recomputes else self._saved_draws(call)
-        return self.again([*call.tensors, *seeds, *drawn])
-
-    def _saved_draws(self, call: "Call") -> list[Tensor]:
         saved = dict(zip(self.saved, call.saved, strict=True))
-        return [Tensor._new(saved[node]) for node in self.program.drawn]
+        nodes = () if self.recomputes else self.program.drawn
+        return self.again([*call.tensors, *seeds, *(Tensor._new(saved[node]) for node in nodes)])
 
 
 class Call(Op):

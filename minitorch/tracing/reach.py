@@ -205,11 +205,13 @@ class Reach:
         elif isinstance(value, ModuleType):
             self._search_file(value)
         elif isinstance(value, Optimizer | LRScheduler):
-            optimizer = getattr(value, "optimizer", value)
+            optimizer: Any = getattr(value, "optimizer", value)
             look = functools.partial(group_sizes, optimizer)
             self._places.append((look, "param_groups", look("")))
             if self.reads_rates():
-                self._search_rates(optimizer)
+                for group in optimizer.param_groups:
+                    rates = [(k, v) for k, v in group.items() if k != "params"]
+                    self._places += [(group.get, k, v) for k, v in rates]
         elif isinstance(value, functools.partial):
             for part in (value.func, *value.args, *value.keywords.values()):
                 self._search(part)
@@ -267,10 +269,6 @@ class Reach:
                 self._search(hook)
         if "requires_grad" in self._names:
             self._look_at(functools.partial(getattr, value), "requires_grad")
-
-    def _search_rates(self, optimizer: Any) -> None:
-        for group in optimizer.param_groups:
-            self._places += [(group.get, k, v) for k, v in group.items() if k != "params"]
 
     def _look_into(self, value: Any) -> None:
         """Remember what a list, tuple or dict has, and search it."""

@@ -112,7 +112,8 @@ def count_rounds(node: Node, most: int = MOST) -> int | None:
         return None
     used = placeholders.intersection(list_needed(ends, placeholders))
     sources = dict(zip(loop.given, node.inputs, strict=True))
-    if not all(_is_small(sources[p]) for p in used):
+    given = (sources[p] for p in used)
+    if not all(isinstance(n, Constant) and n.value.nbytes <= SMALL for n in given):
         return None
     constants = {p: sources[p].value for p in loop.entrances if p in used}
     now = {loop.variables[i]: node.inputs[i].value for i in deciding}
@@ -164,7 +165,3 @@ def _find_deciding_variables(loop: While) -> list[int]:
 
 def _computable(node: Node) -> bool:
     return isinstance(node, Constant) or (simple(node) and bool(node.inputs))
-
-
-def _is_small(node: Node) -> bool:
-    return isinstance(node, Constant) and node.value.nbytes <= SMALL

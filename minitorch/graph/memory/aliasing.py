@@ -108,7 +108,8 @@ def running_order(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     order = schedule(fetches, fed)
     if not any(_is_soon(node) for node in order):
         return order
-    order = sorted(order, key=_is_late)  # a rate that was built last must not hold its update back
+    # a rate that was built last must not hold its update back
+    order = sorted(order, key=lambda n: bool(n.control_inputs) or not isinstance(n, Constant))
     after: dict[int, list[Node]] = {}
     for node, place in _earliest(order, fed).items():
         after.setdefault(place, []).append(node)
@@ -141,10 +142,6 @@ def _earliest(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, int]:
             for variable in looks[source]:
                 touched[variable] = max(touched.get(variable, -1), place[node])
     return earliest
-
-
-def _is_late(node: Node) -> bool:
-    return bool(node.control_inputs) or not isinstance(node, Constant)
 
 
 def _is_soon(node: Node) -> bool:

@@ -95,7 +95,9 @@ def _unroll_in_time(
         return [t + 1, without_top(rows), push(done, output), *after]
 
     start = [Constant(0, int32), rows, empty(), *first]
-    shapes = [(), (), (), *(_loose(node) for node in first)]
+    # the batch is left open: zeros of a fixed one may meet an unknown one
+    open_shapes = [(None, *node.shape[1:]) if len(node.shape) else () for node in first]
+    shapes = [(), (), (), *open_shapes]
     last_values = while_loop(going, body, start, shapes, parallel_iterations)
     count = x_TBF.shape[0] if lengths is None else None
     outputs = stack_arrays(last_values[2], written[0], count=count)
@@ -146,8 +148,3 @@ def _lengths(lengths: object, x_TBF: Node) -> Node:
             f"shape ({batch},), a length for each sequence."
         )
     return node
-
-
-def _loose(node: Node) -> tuple[int | None, ...]:
-    """Return the shape with the batch left open: zeros of a fixed batch may meet an unknown one."""
-    return (None, *node.shape[1:]) if len(node.shape) else ()

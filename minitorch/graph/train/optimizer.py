@@ -4,18 +4,15 @@ Slots (momenta, accumulators) are variables that are not trained; `initialize_al
 them like any other, so it belongs after `minimize`.
 """
 
-import functools
 from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from ...arrays.library import Array, DType
-from ...compile import engine
-from ...compile.kernels import Kernel, kernel
-from ...compile.rows import DTYPES, Program, Step
+from ...arrays.library import Array
 from ...errors import GraphError
 from ...op import Spec
+from ...ops.elementwise.compiled import descend
 from ..core.gradients import gradients
 from ..core.graph import control_dependencies, name_scope
 from ..core.naming import label
@@ -171,32 +168,9 @@ class GradientDescent(Update):
         grad, lr = arrays
         with state.lock:
             w = state.values[self.variable]
-            if not (isinstance(w, np.ndarray) and w.size >= LARGE and descend(w, lr, grad)):
+            if lr.size != 1 or not descend(w, grad, lr):
                 w -= lr * grad
         return w
-
-
-LARGE = 2**16  # elements from which one pass over memory saves more than calling it takes
-
-
-def descend(w: Array, lr: Array, grad: Array) -> bool:
-    """Set w to w - lr grad in one pass, no array in between; tell whether that was possible."""
-    rule = _one_pass(w.dtype)
-    if rule is None or not (w.dtype == grad.dtype == lr.dtype and w.shape == grad.shape):
-        return False
-    if lr.size != 1 or not w.flags.c_contiguous or np.may_share_memory(w, grad):
-        return False  # the gradient may be the transposed variable itself
-    rule(w, lr, grad, out=w)
-    return True
-
-
-@functools.cache
-def _one_pass(dtype: DType) -> Kernel | None:
-    """Return the kernel w - lr grad; None where none can be made."""
-    if dtype.name not in DTYPES or not engine.available():
-        return None
-    steps = (Step("mul", (1, 2)), Step("sub", (0, -1)))
-    return kernel(Program(dtype.name, ("float",) * 3, steps))
 
 
 class Momentum(Update):

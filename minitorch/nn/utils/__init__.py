@@ -31,7 +31,7 @@ def clip_grad_norm_(
     grads = _gradients(parameters)
     if not all(hasattr(grad, "array") for grad in grads):  # a trace, which has no numbers yet
         return _clip_symbols(grads, max_norm, float(norm_type))
-    norm = _norm(grads, float(norm_type))
+    norm = _norm_of([grad.array for grad in grads], float(norm_type))
     if error_if_nonfinite and not math.isfinite(norm):
         raise GradientError(
             f"clip_grad_norm_: got a gradient norm of {norm}, expected a finite one. Look for the "
@@ -86,10 +86,6 @@ def _clip_symbols(grads: list[Tensor], max_norm: float, order: float) -> Tensor:
         for grad in grads:
             grad.mul_(scale)
     return norm
-
-
-def _norm(grads: list[Tensor], order: float) -> float:
-    return _norm_of([grad.array for grad in grads], order)
 
 
 def _norm_of(arrays: Sequence[Array], order: float) -> float:

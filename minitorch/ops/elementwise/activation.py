@@ -166,8 +166,8 @@ def prelu(x: Kind, weight: Methods) -> Kind:
 
 _PRELU = Formula(
     "prelu",
-    lambda x, slope: where(x > 0, x, x * slope),
-    lambda g, x, slope: where(x > 0, g, g * slope),
+    _LEAKY_RELU.function,
+    *_LEAKY_RELU.partials,
     lambda g, x, slope: where(x > 0, 0.0, g * x),
 )
 

@@ -78,16 +78,17 @@ def _check_divisor(a: Array, b: Array) -> None:
         raise ArgumentError("division: an integer divided by zero. Convert with .float(), or mask.")
 
 
-def _divide_down(xp: Namespace, a: Array, b: Array) -> Array:
-    _check_divisor(a, b)
-    return compiled.pair(xp, "floor_divide", xp.floor_divide, a, b)
+def _checked(name: str) -> Callable[..., Array]:
+    """Return the arithmetic of the library's function of that name, which divides."""
+
+    def compute(xp: Namespace, a: Array, b: Array) -> Array:
+        _check_divisor(a, b)
+        return compiled.pair(xp, name, getattr(xp, name), a, b)
+
+    return compute
 
 
-def _take_remainder(xp: Namespace, a: Array, b: Array) -> Array:
-    _check_divisor(a, b)
-    return compiled.pair(xp, "remainder", xp.remainder, a, b)
-
-
+_divide_down = _checked("floor_divide")
 floor_divide = binary("floor_divide", _divide_down, zero, zero, "⌊a / b⌋.", reads="", kinds=NUMBERS)
 
 
@@ -104,7 +105,7 @@ trunc_divide = binary(
 )
 remainder = binary(
     "remainder",
-    _take_remainder,
+    _checked("remainder"),
     same,
     lambda g, a, b, y: -g * floor_divide(a, b),
     "a - b·⌊a / b⌋: the sign of b.",
@@ -113,14 +114,9 @@ remainder = binary(
 )
 
 
-def _take_remainder_of_left(xp: Namespace, a: Array, b: Array) -> Array:
-    _check_divisor(a, b)
-    return compiled.pair(xp, "fmod", xp.fmod, a, b)
-
-
 fmod = binary(
     "fmod",
-    _take_remainder_of_left,
+    _checked("fmod"),
     same,
     lambda g, a, b, y: -g * trunc(a / b),
     "a - b·trunc(a / b): the sign of a.",

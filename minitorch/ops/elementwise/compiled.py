@@ -69,6 +69,19 @@ def kernel(dtype: DType, inputs: int | tuple[str, ...], steps: Rows) -> Callable
     return kernels.kernel(Program(dtype.name, kinds, tuple(Step(*step) for step in steps)))
 
 
+DESCENT = (("mul", (2, 1)), ("sub", (0, -1)))  # of weights, gradient and learning rate
+
+
+def descend(w: Array, g: Array, lr: object) -> bool:
+    """Set w to w - lr g in one pass over memory, of the same bits; tell whether that could be."""
+    if not fits(np, w, g) or not w.flags.c_contiguous or w.shape != g.shape:
+        return False
+    if np.may_share_memory(w, g):  # the gradient may be the transposed variable itself
+        return False
+    kernel(w.dtype, 3, DESCENT)(w, g, np.asarray(lr, w.dtype), out=w)
+    return True
+
+
 def row(
     xp: Namespace, name: str, plain: Callable[..., Array], *arrays: Any, least: int = FEW
 ) -> Array:
@@ -192,10 +205,16 @@ def gather(x: Array, index: Array, dim: int) -> Array | None:
     """Return the elements of `x` at `index` along an axis, by a kernel if it can be."""
     if type(x) is np.ndarray and x.size <= index.size and not x.flags.c_contiguous:
         x = allocator.rows_of(x, x.shape)
-    if not _fits_places(x, index, dim):
+    numbers = _as_floats(x)
+    if not _fits_places(numbers, index, dim):
         return None
-    out = allocator.empty(index.shape, x.dtype)
-    return out if _ran_places("gather", x, index, dim, out) else None
+    out = allocator.empty(index.shape, numbers.dtype)
+    return out.view(x.dtype) if _ran_places("gather", numbers, index, dim, out) else None
+
+
+def _as_floats(a: Array) -> Array:
+    """Return integers of 4 or 8 bytes as floats of the same bits, which may only be moved."""
+    return a.view(f"f{a.itemsize}") if a.dtype.kind in "iu" and a.itemsize in (4, 8) else a
 
 
 def pick(x: Array, places: Array) -> Array | None:
@@ -213,8 +232,8 @@ def scattered(name: str, into: Array, index: Array, dim: int, values: Array) -> 
     """
     if values.shape != index.shape or values.dtype != into.dtype:
         return False
-    if name == "scatter" and into.dtype.kind in "iu" and into.itemsize in (4, 8):  # bits alone
-        into, values = (a.view(f"f{a.itemsize}") for a in (into, values))
+    if name == "scatter":
+        into, values = _as_floats(into), _as_floats(values)
     if not _fits_places(into, index, dim):
         return False
     return _ran_places(name, into, index, dim, np.ascontiguousarray(values))

@@ -74,61 +74,11 @@ def _erfc_positive(x: Array) -> Array:
     return erfc_x
 
 
-# erf(x) = x P(x²) / Q(x²) for |x| <= 3.93, fitted by reweighted least squares to 2e-8.
-_SINGLE_REACH = 4.1  # the fraction is above 1 here, and cut to it
-_SINGLE_P = (
-    2.0419624480733177e-06,
-    0.0002848086108240964,
-    0.0037796275572686043,
-    0.05279034548315577,
-    0.19078431118852934,
-    1.1283791453537948,
-)
-_SINGLE_Q = (
-    3.8003987590187365e-05,
-    0.0011652163153993424,
-    0.014997475979863931,
-    0.11425771676656964,
-    0.5024109131318956,
-    1.0,
-)
-_BLOCK = 8192  # three blocks of float32 stay in a first-level cache of 32 KiB, and a bit
-
-
-def _erf_single(x: Array) -> Array:
-    """Return erf for float32, to 4e-7: block by block, so that the passes meet a warm cache."""
-    flat = np.ascontiguousarray(x).reshape(-1)
-    out = np.empty_like(flat)
-    width = min(_BLOCK, flat.size)
-    square, below = np.empty(width, np.float32), np.empty(width, np.float32)
-    for start in range(0, flat.size, _BLOCK):
-        part = flat[start : start + _BLOCK]
-        y, s, q = out[start : start + _BLOCK], square[: part.size], below[: part.size]
-        clipped = np.clip(part, -_SINGLE_REACH, _SINGLE_REACH)
-        np.multiply(clipped, clipped, out=s)
-        _horner(s, _SINGLE_P, y)
-        _horner(s, _SINGLE_Q, q)
-        y *= clipped
-        y /= q
-        np.clip(y, -1.0, 1.0, out=y)
-    return out.reshape(x.shape)
-
-
-def _horner(s: Array, coefficients: tuple[float, ...], out: Array) -> None:
-    np.multiply(s, np.float32(coefficients[0]), out=out)
-    for c in coefficients[1:-1]:
-        out += np.float32(c)
-        out *= s
-    out += np.float32(coefficients[-1])
-
-
 def erf_array(xp: Namespace, x: Array) -> Array:
     """Return erf(x), of the dtype of `x`."""
     if xp is not np:
         own = xp if hasattr(xp, "erf") else importlib.import_module("cupyx.scipy.special")
         return own.erf(x)
-    if x.dtype == np.float32:
-        return _erf_single(x)
     wide = np.asarray(x, dtype=np.float64)
     size = np.abs(wide)
     small = wide * _ratio(np.minimum(size, 0.5) ** 2, _SMALL)

@@ -6,17 +6,17 @@ from typing import Any
 import numpy as np
 
 from ...arrays.library import Array, Namespace
-from ...op import KeepsSpec, Op, Spec, apply
+from ...op import KeepsSpec, Spec, apply
 from ..elementwise import compiled
 from ..elementwise.binary import mul, sub
 from ..elementwise.formulas import at_once
 from ..elementwise.unary import rsqrt, zeros_like
 from ..reducing.reduction import mean, sum
 from ..shaping.movement import reshape
-from .standardizing import Channels, Standardize, StandardizeGradient, scale_and_shift
+from .standardizing import Channels, OfVariances, Standardize, StandardizeGradient, scale_and_shift
 
 
-class BatchNorm(KeepsSpec):
+class BatchNorm(KeepsSpec, OfVariances):
     """Each channel standardized by given moments, times a weight, plus a bias.
 
     Inputs x, weight, bias and the `Moments` of x, through which the gradient of x passes too.
@@ -26,9 +26,6 @@ class BatchNorm(KeepsSpec):
     promotes = "float"
     reads_output = False
     name = "batch_norm"
-
-    def __init__(self, eps: float) -> None:
-        self.eps = eps
 
     def compute(self, xp: Namespace, x: Array, *parameters: Array) -> Any:
         if xp is np:
@@ -54,7 +51,7 @@ class BatchNorm(KeepsSpec):
         return by_x, affine[0], affine[1], None
 
 
-class FixedBatchNorm(KeepsSpec):
+class FixedBatchNorm(KeepsSpec, OfVariances):
     """Each channel standardized by moments that do not follow x, times a weight, plus a bias.
 
     Inputs x, weight, bias, mean and variance, of one dtype; the last two get no gradient.
@@ -63,9 +60,6 @@ class FixedBatchNorm(KeepsSpec):
     on_arrays = True
     reads_output = False
     name = "batch_norm"
-
-    def __init__(self, eps: float) -> None:
-        self.eps = eps
 
     def compute(self, xp: Namespace, x: Array, *vectors: Array) -> Array:
         weight, bias, centre, spread = vectors
@@ -86,13 +80,10 @@ class FixedBatchNorm(KeepsSpec):
         return by_x, by_weight, sum(g, over) if wants[2] else None, None, None
 
 
-class BatchNormSums(Op):
+class BatchNormSums(OfVariances):
     """Σ g y and Σ g of each channel, (2, C), for the gradient g and y standardized by moments."""
 
     reads_output = False
-
-    def __init__(self, eps: float) -> None:
-        self.eps = eps
 
     def compute(self, xp: Namespace, g: Array, x: Array, moments: Array) -> Array:
         if x.ndim == 2 and compiled.fits_rows(xp, g, x, moments):
@@ -119,16 +110,13 @@ class BatchNormSums(Op):
         return y * u + v, apply(StandardizeGradient(over, self.eps), g * u, x, y), None
 
 
-class BatchNormInput(KeepsSpec):
+class BatchNormInput(KeepsSpec, OfVariances):
     """The gradient by x of a batch norm: w (g - mean g - y mean(g y)) / √(variance + eps).
 
     Inputs g, x, the weight w, the `Moments` of x and the `BatchNormSums`; it lies in memory as x.
     """
 
     like = 1
-
-    def __init__(self, eps: float) -> None:
-        self.eps = eps
 
     def compute(self, xp: Namespace, g: Array, x: Array, weight: Array, *more: Array) -> Array:
         moments, sums = more

@@ -31,16 +31,11 @@ class CrossEntropy(OfClasses):
     name = "cross_entropy"
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
-        how = (self.ignore_index, self.smoothing)
+        losses, n = _losses(xp, x, index, self)
         if xp is np:
-            by_kernel = compiled.class_kernels().class_loss(index, x, *how)
-            if by_kernel is not None:
-                losses, some_ignored = by_kernel
-                n = np.count_nonzero(index != self.ignore_index) if some_ignored else index.size
-                mean: Array = np.add.reduce(losses, axis=None)
-                mean /= x.dtype.type(n)
-                return mean
-        losses, n = _losses(xp, x, index, *how, self.name)
+            mean: Array = np.add.reduce(losses, axis=None)
+            mean /= x.dtype.type(n)
+            return mean
         return cast(xp.sum(losses) / n, dtype_of(x))
 
     def infer(self, *specs: Spec) -> Spec:
@@ -92,13 +87,7 @@ class ClassLosses(OfClasses):
     name = "class_losses"
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
-        how = (self.ignore_index, self.smoothing)
-        if xp is np:
-            by_kernel = compiled.class_kernels().class_loss(index, x, *how)
-            if by_kernel is not None:
-                losses: Array = by_kernel[0]
-                return losses
-        return _losses(xp, x, index, *how, self.name)[0]
+        return _losses(xp, x, index, self)[0]
 
     def infer(self, *specs: Spec) -> Spec:
         return Spec((*specs[0].shape[:1], *specs[0].shape[2:]), specs[0].dtype)
@@ -149,15 +138,20 @@ class ClassLossesGrad(KeepsSpec, OfClasses):
         return flow * y - y * sum(flow * y, axis, True), None, sum(slope * out_grad, axis)
 
 
-def _losses(
-    xp: Namespace, x: Array, index: Array, ignore: int, smoothing: float, name: str
-) -> tuple[Array, Any]:
+def _losses(xp: Namespace, x: Array, index: Array, op: OfClasses) -> tuple[Array, Any]:
     """Return the loss of each row, and how many count.
 
     Raises:
         AxisError: a class out of range.
     """
-    safe, counts, n = select_counted_rows(xp, index, x.shape[1], ignore, name)
+    ignore, smoothing = op.ignore_index, op.smoothing
+    if xp is np:
+        by_kernel = compiled.class_kernels().class_loss(index, x, ignore, smoothing)
+        if by_kernel is not None:
+            some_ignored = by_kernel[1]
+            n = np.count_nonzero(index != ignore) if some_ignored else index.size
+            return by_kernel[0], n
+    safe, counts, n = select_counted_rows(xp, index, x.shape[1], ignore, op.name)
     away = x - xp.max(x, axis=1, keepdims=True)
     picked = Gather(1).compute(xp, away, safe[:, None])[:, 0]
     if smoothing:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...arrays.library import Array, DType, Namespace, dtype_of, host_dtype, native_device_of
+from ...arrays.shapes import Shape
 from ...errors import ArgumentError, ShapeError
 from ...op import Gradients, Kind, Methods, Spec, apply
 from ..elementwise.casting import require_floats
@@ -141,8 +142,7 @@ class Stretch(AlongDim):
     def infer(self, *specs: Spec) -> Spec:
         shape, dtype = specs[0]
         size = shape[self.dim]
-        longer = None if size is None else size * self.times
-        return Spec((*shape[: self.dim], longer, *shape[self.dim + 1 :]), dtype)
+        return Spec(_replace_size(shape, self.dim, size and size * self.times), dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the sums of neighbours."""
@@ -162,14 +162,13 @@ class SumNeighbours(Stretch):
     def infer(self, *specs: Spec) -> Spec:
         shape, dtype = specs[0]
         size = shape[self.dim]
-        shorter = None if size is None else size // self.times
-        return Spec((*shape[: self.dim], shorter, *shape[self.dim + 1 :]), dtype)
+        return Spec(_replace_size(shape, self.dim, size and size // self.times), dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         return (apply(Stretch(self.dim, self.times), out_grad),)
 
 
-def _replace_size(shape: Sequence[int | None], dim: int, size: int) -> tuple[int | None, ...]:
+def _replace_size(shape: Shape, dim: int, size: int | None) -> Shape:
     return (*shape[:dim], size, *shape[dim + 1 :])
 
 

@@ -172,17 +172,21 @@ def scale_and_shift(x: Any, centre: Any, scale: Any, bias: Any) -> Any:
     return (x - centre) * scale + bias
 
 
+class OfVariances(Op):
+    """An operator that adds `eps` to variances."""
+
+    def __init__(self, eps: float) -> None:
+        self.eps = eps
+
+
 LEAST, MOST_PARTS = 2**14, 8  # numbers in a part of the rows of a layer norm, and parts
 
 
-class LayerNormGradients(Op):
+class LayerNormGradients(OfVariances):
     """The gradients of x, weight and bias of a layer norm over the last axis, one array of all."""
 
     reads_output = False
     name = "layer_norm_gradients"
-
-    def __init__(self, eps: float) -> None:
-        self.eps = eps
 
     def compute(self, xp: Namespace, g: Array, x: Array, weight: Array) -> Array:
         """Return them one behind another: x.size elements, then twice weight.size.

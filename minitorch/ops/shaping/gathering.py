@@ -28,7 +28,7 @@ from ..elementwise.binary import where
 from ..elementwise.casting import cast_to
 from ..elementwise.logic import ne
 from ..elementwise.unary import ones_like, zeros_like
-from .adding import add_at, inside, row_numbers
+from .adding import add_at, inside
 from .indexing import ARRAY, PlaceAdd, Take, getitem, narrow, place_pattern
 from .movement import AlongDim, expand, reshape
 
@@ -52,13 +52,6 @@ def grid(xp: Namespace, index: Any, dim: int) -> tuple[Any, ...]:
     return tuple(lines)
 
 
-def _flat(x: Any, places: tuple[Any, ...]) -> Array | None:
-    """Return the numbers of these elements of a NumPy array that lies flat, a third of the time."""
-    if type(x) is not np.ndarray or not x.flags.c_contiguous:
-        return None
-    return row_numbers(places, x.shape)
-
-
 class Gather(AlongDim):
     """x[..., index, ...] along one axis: the result has the shape of the index."""
 
@@ -71,9 +64,7 @@ class Gather(AlongDim):
         by_kernel: Array | None = compiled.gather(x, index, self.dim) if xp is np else None
         if by_kernel is not None:
             return by_kernel
-        places = grid(xp, index, self.dim)
-        flat = _flat(x, places)
-        picked: Array = x[places] if flat is None else x.reshape(-1).take(flat)
+        picked: Array = x[grid(xp, index, self.dim)]
         return picked
 
     def infer(self, *specs: Spec) -> Spec:
@@ -145,12 +136,7 @@ class Scatter(KeepsSpec, AlongDim):
             cut = xp.full(index.shape, number, dtype=x.dtype, **native_device_of(x))
         if xp is np and compiled.scattered("scatter", out, index, self.dim, cut):
             return out
-        places = grid(xp, index, self.dim)
-        flat = _flat(out, places)
-        if flat is None:
-            out[places] = cut
-        else:
-            out.reshape(-1)[flat] = cut
+        out[grid(xp, index, self.dim)] = cut
         return out
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
