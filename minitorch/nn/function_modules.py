@@ -19,9 +19,9 @@ from minitorch.tensor.tensor import Tensor
 
 
 class _FunctionModule(Module):
-    """A module that calls a function; a class says which one, and its `options`.
+    """A module that calls a function; a subclass says which one, and its `options`.
 
-        Softmax = _module("Softmax", F.softmax, "dim", "e^x over its sum along `dim`.")
+        class Softmax(_FunctionModule, of=F.softmax, options="dim"): ...
 
     The options stand in torch's order; their defaults are those of the function; "inplace"
     is False, and shown only where it is not.
@@ -70,50 +70,83 @@ class _FunctionModule(Module):
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in shown)
 
 
-def _module(name: str, of: object, options: str, says: str) -> type[_FunctionModule]:
-    """Return the class of that name."""
-    return type(
-        name, (_FunctionModule,), {"__doc__": says, "__module__": __name__}, of=of, options=options
-    )
-
-
 # ── activations ───────────────────────────────────────────────────────────────────────────────────
 
-ReLU = _module("ReLU", F.relu, "inplace", "max(x, 0).")
-ReLU6 = _module("ReLU6", F.relu6, "inplace", "min(max(x, 0), 6).")
-LeakyReLU = _module(
-    "LeakyReLU", F.leaky_relu, "negative_slope inplace", "x above 0, negative_slope x elsewhere."
-)
-ELU = _module("ELU", F.elu, "alpha inplace", "x where positive, alpha (e^x - 1) elsewhere.")
-SELU = _module(
-    "SELU", F.selu, "inplace", "ELU with the scale and alpha that keep mean 0 and variance 1."
-)
-GELU = _module("GELU", F.gelu, "approximate", 'x Phi(x), exact or by tanh ("none" or "tanh").')
-SiLU = _module("SiLU", F.silu, "inplace", "x sigmoid(x).")
-Mish = _module("Mish", F.mish, "inplace", "x tanh(softplus(x)).")
-Sigmoid = _module("Sigmoid", F.sigmoid, "", "1 / (1 + e^-x).")
-Hardsigmoid = _module("Hardsigmoid", F.hardsigmoid, "inplace", "min(max(x / 6 + 1/2, 0), 1).")
-LogSigmoid = _module("LogSigmoid", F.logsigmoid, "", "log sigmoid(x), without overflow.")
-Hardswish = _module("Hardswish", F.hardswish, "inplace", "x min(max(x + 3, 0), 6) / 6.")
-Tanh = _module("Tanh", F.tanh, "", "tanh(x).")
-Hardtanh = _module(
-    "Hardtanh",
-    F.hardtanh,
-    "min_val max_val inplace",
-    "x cut to [min_val, max_val]; outside and on the bounds the slope is 0.",
-)
-Softplus = _module(
-    "Softplus",
-    F.softplus,
-    "beta threshold",
-    "log(1 + e^(beta x)) / beta; x itself where beta x is above the threshold.",
-)
-Softsign = _module("Softsign", F.softsign, "", "x / (1 + |x|).")
-GLU = _module("GLU", F.glu, "dim", "First half times sigmoid of the second half, along `dim`.")
-Softmax = _module("Softmax", F.softmax, "dim", "e^x over its sum along `dim`.")
-LogSoftmax = _module(
-    "LogSoftmax", F.log_softmax, "dim", "log softmax(x) along `dim`, without overflow."
-)
+
+class ReLU(_FunctionModule, of=F.relu, options="inplace"):
+    """max(x, 0)."""
+
+
+class ReLU6(_FunctionModule, of=F.relu6, options="inplace"):
+    """min(max(x, 0), 6)."""
+
+
+class LeakyReLU(_FunctionModule, of=F.leaky_relu, options="negative_slope inplace"):
+    """x where positive, negative_slope x elsewhere."""
+
+
+class ELU(_FunctionModule, of=F.elu, options="alpha inplace"):
+    """x where positive, alpha (e^x - 1) elsewhere."""
+
+
+class SELU(_FunctionModule, of=F.selu, options="inplace"):
+    """ELU with the scale and alpha that keep mean 0 and variance 1."""
+
+
+class GELU(_FunctionModule, of=F.gelu, options="approximate"):
+    """x Phi(x), exact or by tanh ("none" or "tanh")."""
+
+
+class SiLU(_FunctionModule, of=F.silu, options="inplace"):
+    """x sigmoid(x)."""
+
+
+class Mish(_FunctionModule, of=F.mish, options="inplace"):
+    """x tanh(softplus(x))."""
+
+
+class Sigmoid(_FunctionModule, of=F.sigmoid):
+    """1 / (1 + e^-x)."""
+
+
+class Hardsigmoid(_FunctionModule, of=F.hardsigmoid, options="inplace"):
+    """min(max(x / 6 + 1/2, 0), 1)."""
+
+
+class LogSigmoid(_FunctionModule, of=F.logsigmoid):
+    """log sigmoid(x), without overflow."""
+
+
+class Hardswish(_FunctionModule, of=F.hardswish, options="inplace"):
+    """x min(max(x + 3, 0), 6) / 6."""
+
+
+class Tanh(_FunctionModule, of=F.tanh):
+    """tanh(x)."""
+
+
+class Hardtanh(_FunctionModule, of=F.hardtanh, options="min_val max_val inplace"):
+    """x cut to [min_val, max_val]; outside and on the bounds the slope is 0."""
+
+
+class Softplus(_FunctionModule, of=F.softplus, options="beta threshold"):
+    """log(1 + e^(beta x)) / beta; x itself where beta x is above the threshold."""
+
+
+class Softsign(_FunctionModule, of=F.softsign):
+    """x / (1 + |x|)."""
+
+
+class GLU(_FunctionModule, of=F.glu, options="dim"):
+    """First half times sigmoid of the second half, along `dim`."""
+
+
+class Softmax(_FunctionModule, of=F.softmax, options="dim"):
+    """e^x over its sum along `dim`."""
+
+
+class LogSoftmax(_FunctionModule, of=F.log_softmax, options="dim"):
+    """log softmax(x) along `dim`, without overflow."""
 
 
 class PReLU(Module):

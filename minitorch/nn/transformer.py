@@ -103,7 +103,7 @@ class TransformerDecoderLayer(_Layer):
         memory_mask: Tensor | None = None,
         tgt_key_padding_mask: Tensor | None = None,
         memory_key_padding_mask: Tensor | None = None,
-        tgt_is_causal: bool | None = False,
+        tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
         """Return a tensor of the shape of `tgt`; masks as in `MultiheadAttention`."""
@@ -112,7 +112,7 @@ class TransformerDecoderLayer(_Layer):
         far = (memory_key_padding_mask, False, memory_mask)
         return self._through(
             tgt,
-            lambda x: own(x, x, x, *masks, is_causal=bool(tgt_is_causal)),
+            lambda x: own(x, x, x, *masks, is_causal=tgt_is_causal),
             lambda x: other(x, memory, memory, *far, is_causal=memory_is_causal),
         )
 
@@ -126,9 +126,9 @@ class _Stack(Module):
         self.num_layers = num_layers
         self.norm = norm
 
-    def _through(self, x: Tensor, *rest: object, **named: object) -> Tensor:
+    def _through(self, x: Tensor, *rest: object) -> Tensor:
         for layer in self.layers:
-            x = layer(x, *rest, **named)
+            x = layer(x, *rest)
         return x if self.norm is None else self.norm(x)
 
 
@@ -156,9 +156,19 @@ class TransformerDecoder(_Stack):
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
         super().__init__(decoder_layer, num_layers, norm)
 
-    def forward(self, tgt: Tensor, memory: Tensor, *masks: object, **named: object) -> Tensor:
-        """Return a tensor of the shape of `tgt`; masks as of `TransformerDecoderLayer`."""
-        return self._through(tgt, memory, *masks, **named)
+    def forward(
+        self,
+        tgt: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
+        tgt_is_causal: bool | None = None,
+        memory_is_causal: bool = False,
+    ) -> Tensor:
+        masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
+        return self._through(tgt, memory, *masks, bool(tgt_is_causal), memory_is_causal)
 
 
 class Transformer(Module):

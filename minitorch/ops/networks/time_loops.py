@@ -29,6 +29,8 @@ TRAIL = {"lstm": ("h", "gates", "c", "tanh_c"), "gru": ("h", "gates", "from_h")}
 products of the inputs are written where the gates, or else the states, will be."""
 GRADIENTS = {"lstm": ("d", "dh", "dc"), "gru": ("d", "d_x", "dh")}
 """By the state's products; by those of the inputs, where they are others; by the first states."""
+FEW_STEPS = 2
+"""Up to here NumPy is faster than a kernel, for which the weights are brought into order."""
 
 
 class Parts:
@@ -121,7 +123,10 @@ class Loop:
         products = parts.get("gates", parts["h"]).reshape(-1, len(w_ih))
         np.matmul(x_LNI.reshape(-1, x_LNI.shape[-1]), w_ih.T, out=products)
         parts["b"] = self._bias(*biases) if biases else np.zeros(4 * self.hidden, trail.dtype)
-        run_steps(self.kind, parts["h_before"], w_hh, self.order, parts)
+        if self.length > FEW_STEPS:
+            run_steps(self.kind, parts["h_before"], w_hh, self.order, parts)
+        else:
+            self._take_steps(w_hh, parts)
         return trail
 
     def _bias(self, b_ih: Array, b_hh: Array) -> Array:
@@ -131,6 +136,33 @@ class Loop:
             rz = 2 * self.hidden
             bias = np.concatenate([bias[:rz], b_hh[rz:], b_ih[rz:]])
         return bias
+
+    def _take_steps(self, w_hh: Array, parts: dict[str, Array]) -> None:
+        """Do what a kernel does."""
+        h, b, width = parts["h"], parts["b"], self.hidden
+        for t in self.order:
+            before = parts["h_before"][t]
+            z = before @ w_hh.T
+            z += b[: len(w_hh)]
+            if self.kind == "lstm":
+                z += parts["gates"][t]
+                i, f, g, o = np.split(z, 4, -1)
+                _squash(z[:, : 2 * width])
+                np.tanh(g, out=g)
+                _squash(o)
+                parts["gates"][t], parts["c"][t] = z, f * parts["c_before"][t] + i * g
+                h[t] = o * np.tanh(parts["c"][t], out=parts["tanh_c"][t])
+            elif self.kind == "gru":
+                r, update, n = np.split(parts["gates"][t], 3, -1)
+                parts["gates"][t][:, : 2 * width] += z[:, : 2 * width]
+                _squash(parts["gates"][t][:, : 2 * width])
+                parts["from_h"][t] = z[:, 2 * width :]
+                n += r * z[:, 2 * width :] + b[3 * width :]
+                np.tanh(n, out=n)
+                h[t] = n + update * (before - n)
+            else:
+                z += h[t]
+                np.tanh(z, out=h[t]) if self.kind == "tanh" else np.maximum(z, 0, out=h[t])
 
     def outputs(self, trail: Array) -> Array:
         """Return the `results` of a trail."""
@@ -152,3 +184,11 @@ class Loop:
         run_steps(f"{self.kind} back", d, w_hh, self.order[::-1], arrays)
         dh += d[self.order[0]] @ w_hh
         return flat
+
+
+def _squash(x: Array) -> None:
+    """Make sigmoids of numbers: tanh(x / 2) / 2 + 1/2."""
+    x *= 0.5
+    np.tanh(x, out=x)
+    x *= 0.5
+    x += 0.5
