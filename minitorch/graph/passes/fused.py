@@ -210,28 +210,40 @@ def kernel_reduction(op: Reduction) -> str:
 
 
 def _expression(parts: Parts) -> Callable[..., Array]:
-    """Return a Python function that computes the parts: nested where used once, else by name.
+    """Return a Python function that computes the parts."""
+    over = _over(tuple([operands for _, operands in parts]))
+    return over(*[op.compute for op, _ in parts])
 
-    What has a name is let go in the line that uses it last, so that its memory is used again.
+
+@functools.lru_cache(maxsize=1024)
+def _over(parts: Sequence[tuple[int, ...]]) -> Callable[..., Callable[..., Array]]:
+    """Return what makes a function of operators with these operands: nested where used once.
+
+    What is used more often has a name, and is let go in the line that uses it last, so that its
+    memory is used again. A large graph has many groups that read the same. They reach the operators
+    as a closure: globals of its own would be another namespace for each function of one code, which
+    Python's caches take for a change at every call.
     """
-    uses = Counter(-1 - place for _, operands in parts for place in operands if place < 0)
+    uses = Counter(-1 - place for operands in parts for place in operands if place < 0)
     texts: list[str] = []
     lines: list[str] = []
-    for i, (_, operands) in enumerate(parts):
+    for i, operands in enumerate(parts):
         arguments = ", ".join(texts[-1 - o] if o < 0 else f"x{o}" for o in operands)
         texts.append(f"f{i}(xp, {arguments})")
         if uses[i] > 1:
             lines.append(f"t{i} = {texts[i]}")
             texts[i] = f"t{i}"
-    count = max((o + 1 for _, operands in parts for o in operands), default=0)
+    count = max((o + 1 for operands in parts for o in operands), default=0)
     inputs = "".join(f", x{i}" for i in range(count))
     body = "".join(
         f"        {line}\n" for line in delete_after_last_use([*lines, f"return {texts[-1]}"])
     )
     names = ", ".join(f"f{i}" for i in range(len(parts)))
     source = f"def over({names}):\n    def function(xp{inputs}):\n{body}    return function"
-    function: Callable[..., Array] = _over(source)(*[op.compute for op, _ in parts])
-    return function
+    made: dict[str, Any] = {}
+    exec(compile(source, "<fused>", "exec"), made)
+    over: Callable[..., Callable[..., Array]] = made["over"]
+    return over
 
 
 def delete_after_last_use(lines: list[str]) -> list[str]:
@@ -247,16 +259,3 @@ def delete_after_last_use(lines: list[str]) -> list[str]:
 
 
 _NAME = re.compile(r"\bt\d+\b")
-
-
-@functools.lru_cache(maxsize=1024)
-def _over(source: str) -> Callable[..., Callable[..., Array]]:
-    """Return what makes a function of operators: a large graph has many groups that read the same.
-
-    They reach it as a closure. Globals of its own would be another namespace for each function of
-    one code, which Python's caches take for a change at every call.
-    """
-    names: dict[str, Any] = {}
-    exec(compile(source, "<fused>", "exec"), names)
-    over: Callable[..., Callable[..., Array]] = names["over"]
-    return over
