@@ -100,7 +100,20 @@ def huber_loss(input: Kind, target: Kind, reduction: str = "mean", delta: float 
     """Return d²/2 below `delta`, δ(|d| - δ/2) above."""
     if delta <= 0:
         raise ArgumentError(f"huber_loss: got delta {delta}, expected more than 0.")
-    return reduce_loss(_SMOOTH_L1(input, target, numbers=(delta,)) * delta, reduction)
+    return reduce_loss(_HUBER(input, target, numbers=(delta,)), reduction)
+
+
+def _huber_slope(g: Any, x: Any, target: Any, delta: float) -> Any:
+    away = x - target
+    return g * where(abs(away) >= delta, sign(away) * delta, away)
+
+
+_HUBER = Formula(
+    "huber_loss",
+    lambda x, target, delta: _smooth(x, target, delta) * delta,
+    _huber_slope,
+    lambda g, x, target, delta: -_huber_slope(g, x, target, delta),
+)
 
 
 def binary_cross_entropy(
