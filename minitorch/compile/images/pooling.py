@@ -3,7 +3,7 @@
 Windows are read as those of depthwise convolutions are. Of equal elements the first counts, of NaN,
 which are larger than any number, the last, as in PyTorch.
 
-May import: convolutions, depthwise, lines; engine, text.
+May import: convolutions, depthwise, lines, window_loops; engine, text.
 """
 
 import functools
@@ -16,17 +16,9 @@ import numpy as np
 from .. import engine
 from ..text import KERNEL
 from .convolutions import are_served
-from .depthwise import (
-    LEAST,
-    MOST_STRIDE,
-    MOST_TERMS,
-    Depthwise,
-    Shape,
-    Sizes,
-    back_kernel,
-    fold_windows,
-)
+from .depthwise import LEAST, MOST_STRIDE, MOST_TERMS, Depthwise
 from .lines import Head, describe, empty_images, move_samples, put_in_order, run
+from .window_loops import Shape, Sizes, back_kernel, fold_windows
 
 _Array = np.ndarray[Any, Any]
 GRAIN = 2**16  # numbers of images, of which a thread should read a multiple
