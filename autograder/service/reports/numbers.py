@@ -77,9 +77,9 @@ def overview(database: Database, lab: str) -> Overview:
     columns = (counts.c.kind, counts.c.question, counts.c.words, counts.c.number)
     kinds = (SCORE, PLACE, TRIED, PASSED, EVER, GREEN, GAP)
     query = sa.select(*columns).where(counts.c.kind.in_(kinds), counts.c.lab == lab)
-    said = sa.select(counts.c.words, counts.c.number).limit(_MESSAGES)  # most often first
-    said = said.where(counts.c.kind == MESSAGE, counts.c.lab == lab)
-    said = said.order_by(counts.c.number.desc(), counts.c.words.desc())
+    messages = sa.select(counts.c.words, counts.c.number).limit(_MESSAGES)  # most often first
+    messages = messages.where(counts.c.kind == MESSAGE, counts.c.lab == lab)
+    messages = messages.order_by(counts.c.number.desc(), counts.c.words.desc())
     with database.read() as connection:
         rows = connection.execute(query).all()
         number = {(row.kind, row.question, row.words): row.number for row in rows}
@@ -93,7 +93,7 @@ def overview(database: Database, lab: str) -> Overview:
                 [number.get((GREEN, name, f"{n:02}"), 0) for n in range(1, MOST_TRIES + 1)],
                 [
                     (row.words, row.number)
-                    for row in connection.execute(said.where(counts.c.question == name))
+                    for row in connection.execute(messages.where(counts.c.question == name))
                 ],
             )
             for name in dict.fromkeys(name for _, name in places)

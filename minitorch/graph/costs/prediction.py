@@ -112,8 +112,8 @@ def count_rounds(node: Node, most: int = MOST) -> int | None:
         return None
     used = placeholders.intersection(list_needed(ends, placeholders))
     sources = dict(zip(loop.given, node.inputs, strict=True))
-    given = (sources[p] for p in used)
-    if not all(isinstance(n, Constant) and n.value.nbytes <= SMALL for n in given):
+    initial = (sources[p] for p in used)
+    if not all(isinstance(n, Constant) and n.value.nbytes <= SMALL for n in initial):
         return None
     constants = {p: sources[p].value for p in loop.entrances if p in used}
     now = {loop.variables[i]: node.inputs[i].value for i in deciding}

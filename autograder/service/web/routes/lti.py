@@ -50,8 +50,8 @@ def _add_launches(pages: APIRouter, course: Course, tool: LtiTool) -> None:
             try:
                 lab = course.catalog.resolve(launched.lab) if opens else ""
             except Refused as error:
-                told = f"launch: {error} Tell your instructor: the link says it."
-                raise Refused(404, told) from error
+                reason = f"launch: {error} Tell your instructor: the link says it."
+                raise Refused(404, reason) from error
             tool.people.use(nonce)
             person = tool.people.take(launched, lab)
         opened = _open_page(course, tool, launched, person, lab)
