@@ -11,6 +11,7 @@ digest of the kernel's text, the processor and the compiler.
 May import: nothing of ours. Source: System V ABI, AMD64 supplement, section 4.4 (relocations).
 """
 
+import contextlib
 import functools
 import hashlib
 import importlib.util
@@ -107,7 +108,8 @@ def load(text: str) -> Code | None:
         if path is None or path.stat().st_uid != os.getuid():
             return None
         with path.open("rb") as file:
-            os.utime(path)  # it was used now
+            with contextlib.suppress(OSError):  # a home that cannot be written to
+                os.utime(path)  # it was used now
             memory = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_EXEC)
     except (OSError, ValueError):  # not there; empty; a file system without programs
         return None

@@ -147,10 +147,11 @@ class _Static(StaticFiles):
 def _for_hosts(app: ASGIApp, names: frozenset[str]) -> ASGIApp:
     """Return ASGI middleware: a request that calls the server by another name is refused."""
 
+    refusal = PlainTextResponse("this server has another name.\n", 400)
+
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        known = not names or scope["type"] != "http" or _host_of(scope) in names
-        refusal = PlainTextResponse("this server has another name.\n", 400)
-        await (app if known else refusal)(scope, receive, send)
+        is_known = not names or scope["type"] != "http" or _host_of(scope) in names
+        await (app if is_known else refusal)(scope, receive, send)
 
     return answer
 

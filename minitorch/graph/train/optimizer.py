@@ -168,7 +168,8 @@ class GradientDescent(Update):
         grad, lr = arrays
         with state.lock:
             w = state.values[self.variable]
-            if lr.size != 1 or not descend(w, grad, lr):
+            alike = isinstance(w, np.ndarray) and lr.size == 1 and lr.dtype == w.dtype
+            if not (alike and descend(w, grad, lr)):
                 w -= lr * grad
         return w
 
