@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
@@ -127,9 +128,28 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports(tree: ast.AST, module: str, is_package: bool) -> Iterator[str]:
-    """Yield every module that `tree` imports, relative ones resolved, `from p import m` as p.m."""
-    nodes = list(ast.walk(tree))
+@functools.cache
+def tree_of(text: str) -> ast.Module:
+    """Return the syntax tree of a source, which many tests read and none changes."""
+    return ast.parse(text)
+
+
+@functools.cache
+def nodes_of(text: str) -> list[ast.AST]:
+    """Return all nodes of the tree of a source."""
+    return list(ast.walk(tree_of(text)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def trees() -> Iterator[None]:
+    """Forget the trees afterwards: they are a million objects."""
+    yield
+    tree_of.cache_clear()
+    nodes_of.cache_clear()
+
+
+def imports(nodes: list[ast.AST], module: str, is_package: bool) -> Iterator[str]:
+    """Yield every module that `nodes` import, relative ones resolved, `from p import m` as p.m."""
     yield from imports_by_string(nodes, module)
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -182,7 +202,7 @@ def crossings(text: str, module: str, is_package: bool = False) -> list[str]:
     for prefix, banned in FORBIDDEN_MODULES.items():
         if within(module, prefix):
             forbidden |= banned
-    found = imports(ast.parse(text), module, is_package)
+    found = imports(nodes_of(text), module, is_package)
     return sorted({n for n in found if any(within(n, f) for f in forbidden) and n != module})
 
 
@@ -196,15 +216,16 @@ def test_imports_point_down(package: str) -> None:
     assert not wrong
 
 
-def runs_only_in_checkers(node: ast.AST) -> bool:
+def runs_only_in_checkers(node: ast.AST) -> TypeGuard[ast.If]:
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
 
 
-class AsRun(ast.NodeTransformer):
-    """Leaves out what only a type checker reads."""
-
-    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        return node.orelse if runs_only_in_checkers(node) else self.generic_visit(node)
+def nodes_as_run(text: str) -> list[ast.AST]:
+    """Return the nodes of a source without those that only a type checker reads."""
+    nodes = nodes_of(text)
+    hidden = [part for node in nodes if runs_only_in_checkers(node) for part in node.body]
+    unread = {id(node) for part in hidden for node in ast.walk(part)}
+    return [node for node in nodes if id(node) not in unread]
 
 
 def import_graph(texts: dict[str, tuple[str, bool]]) -> dict[str, set[str]]:
@@ -215,7 +236,7 @@ def import_graph(texts: dict[str, tuple[str, bool]]) -> dict[str, set[str]]:
     """
     found = {}
     for module, (text, is_package) in texts.items():
-        names = set(imports(AsRun().visit(ast.parse(text)), module, is_package))
+        names = set(imports(nodes_as_run(text), module, is_package))
         inner = {name.rpartition(".")[0] for name in names if name in texts}
         found[module] = {name for name in names if name in texts and name not in inner} - {module}
     return found
@@ -318,9 +339,8 @@ def test_a_forbidden_import_is_found(text: str, module: str) -> None:
 
 
 def top_level_imports(text: str) -> set[str]:
-    tree = ast.parse(text)
     found = set()
-    for node in tree.body:
+    for node in tree_of(text).body:
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:
@@ -341,10 +361,7 @@ def test_importing_a_package_loads_nothing_heavy(package: str) -> None:
             continue
         text = file.read_text()
         loaded[module] = top_level_imports(text) & LAZY[package]
-        body = ast.Module([n for n in ast.parse(text).body if isinstance(n, ast.stmt)], [])
-        top = ast.Module(
-            [n for n in body.body if isinstance(n, ast.Import | ast.ImportFrom)], type_ignores=[]
-        )
+        top = [n for n in tree_of(text).body if isinstance(n, ast.Import | ast.ImportFrom)]
         waiting += [
             n for n in imports(top, module, file.name == "__init__.py") if n.startswith(package)
         ]
@@ -383,7 +400,7 @@ def annotations(tree: ast.Module) -> Iterator[ast.expr]:
 
 def share_of_any(texts: Iterable[str]) -> float:
     """Return the share of annotations that hold Any, or a name that is another word for it."""
-    trees = [ast.parse(text) for text in texts]
+    trees = [tree_of(text) for text in texts]
     words = {"Any"}.union(*map(aliases_of_any, trees))
     any_word = re.compile(rf"\b({'|'.join(sorted(words))})\b")
     found = [ast.unparse(annotation) for tree in trees for annotation in annotations(tree)]
@@ -415,7 +432,7 @@ def undocumented(trees: Iterable[ast.Module]) -> list[str]:
 
 @pytest.mark.parametrize("package", ["ddp_lab", "minitorch"])
 def test_every_public_method_says_what_it_does_or_its_base_does(package: str) -> None:
-    assert undocumented(ast.parse(path.read_text()) for path in sources(package)) == []
+    assert undocumented(tree_of(path.read_text()) for path in sources(package)) == []
 
 
 def test_a_public_method_that_neither_it_nor_its_base_explains_is_found() -> None:
@@ -563,7 +580,7 @@ def named_by(module: str) -> set[str]:
 
 def imported_by(text: str, module: str, is_package: bool, package: set[str]) -> set[str]:
     """Return the modules of the package that a module imports, and the top of all others."""
-    names = set(imports(ast.parse(text), module, is_package))
+    names = set(imports(nodes_of(text), module, is_package))
     own = {name for name in names if name in package}
     inner = {name.rpartition(".")[0] for name in own}
     top = module.split(".")[0]
@@ -585,7 +602,7 @@ def test_what_modules_say_that_they_may_import_is_what_they_import(
     wrong = {}
     for path in sources(folder):
         text, module = path.read_text(), module_name(path)
-        if said := SAID.search(ast.get_docstring(ast.parse(text)) or ""):
+        if said := SAID.search(ast.get_docstring(tree_of(text)) or ""):
             found = imported_by(text, module, path.name == "__init__.py", known)
             untrue = said_wrongly(said[1], module, found, known) - assumed
             wrong[str(path.relative_to(ROOT))] = untrue
