@@ -1,5 +1,6 @@
 """A test process that crashes: the end of the run says how, and where it was."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,10 +20,11 @@ def test_exit():
 
 def test_a_crash_is_explained_at_the_end_of_the_run(tmp_path: Path) -> None:
     (tmp_path / "test_crash.py").write_text(CRASHES)
-    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider"]
+    plugins = ("-p", "tests.conftest", "-p", "xdist", "-p", "no:cacheprovider")
     options = ["--numprocesses=1", f"--rootdir={tmp_path}", str(tmp_path)]
     ran = subprocess.run(
-        [*command, *options],
+        [sys.executable, "-m", "pytest", *plugins, *options],
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # it takes longer than the tests
         cwd=Path(__file__).parents[1],
         capture_output=True,
         text=True,
