@@ -39,6 +39,9 @@ COLD = (
 LIMITS = Limits(
     wall_s=12, cpu_s=12, call_s=1.0, memory_bytes=256 * MIB, processes=24, file_bytes=16 * MIB
 )
+# These are as busy as they can be until the limit of a call ends them, which may come soon.
+ENDLESS = ("floods_the_network", "forks_without_end", "patches_clocks", "swallows_interrupts")
+SHORT = replace(LIMITS, call_s=0.25)
 # For the solution, which a slow machine must not keep from its marks.
 AMPLE = replace(LIMITS, wall_s=240, cpu_s=240, call_s=120)
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f\u200b\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -61,7 +64,6 @@ class Batch:
         lab = load_lab(HERE / "lab")
         self.honest = notebook(*solution_cells(lab))
         self.grader = LabGrader(lab, open_student=self.open)
-        self.grader.limits = LIMITS
 
     @contextlib.contextmanager
     def open(self, limits: Limits) -> Iterator[Sandbox]:
@@ -73,14 +75,12 @@ class Batch:
     def grade_honest(self) -> Report:
         """Return the report on the solution."""
         self.grader.limits = AMPLE
-        try:
-            return self.grader.grade(self.honest)
-        finally:
-            self.grader.limits = LIMITS
+        return self.grader.grade(self.honest)
 
-    def grade(self, data: bytes) -> tuple[Report, str]:
+    def grade(self, data: bytes, limits: Limits = LIMITS) -> tuple[Report, str]:
         """Return the report, and all that anyone could read of it, staff included."""
         self.students.clear()
+        self.grader.limits = limits
         report = self.grader.grade(data)
         shown = [to_json(report, staff=True), to_html(report), to_text(report)]
         printed = [s.output.decode(errors="replace") for s in self.students]
@@ -142,7 +142,8 @@ def marked_processes() -> list[str]:
 def check_is_stopped(attack: Path, batch: Batch) -> None:
     """Grade an attack: it gets nothing, and nothing of it is left."""
     idle = batch.source.pids()
-    report, seen = batch.grade(notebook(attack.read_text()))
+    limits = SHORT if attack.stem in ENDLESS else LIMITS
+    report, seen = batch.grade(notebook(attack.read_text()), limits)
 
     assert report.sandbox == "bubblewrap"
     assert report.score == 0
