@@ -116,6 +116,15 @@ def test_every_wait_between_ranks_is_there_and_is_needed(
     check_path(machine, path, waits)
 
 
+def test_virtual_ranks_on_one_of_several_devices_add_up_there(machine: Machine) -> None:
+    def added(comm: Any) -> torch.Tensor:
+        return comm.all_reduce(torch.full((3,), comm.rank + 1.0, device="late:0"))
+
+    results = ddp_lab.launch(added, 2, transport=DeviceWorld(2, "late:0"), timeout_s=60)
+    assert [(x.tolist(), str(x.device)) for x in results] == [([3.0] * 3, "late:0")] * 2
+    assert not machine.faults
+
+
 def test_a_job_for_another_thread_comes_after_what_this_one_has_queued(machine: Machine) -> None:
     x = torch.full((3,), 2.0, device=LATE)
     job = beside(torch.device(LATE), lambda: x * 2)
