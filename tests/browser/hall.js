@@ -1,7 +1,17 @@
 // What a demo owes to the back row of a hall and to a phone, as lists of what it does not keep.
 
 (() => {
-  const shown = (node) => node.checkVisibility({ visibilityProperty: true }) && node.getClientRects().length > 0;
+  // What several rules ask of a node is answered once while one look lasts.
+  let answers = null;
+  const once = (ask) => (node) => {
+    if (!answers) return ask(node);
+    if (!answers.has(ask)) answers.set(ask, new Map());
+    const known = answers.get(ask);
+    if (!known.has(node)) known.set(node, ask(node));
+    return known.get(node);
+  };
+
+  const shown = once((node) => node.checkVisibility({ visibilityProperty: true }) && node.getClientRects().length > 0);
   const say = (node) => `${node.tagName.toLowerCase()}.${node.getAttribute("class") || ""} `
     + `"${(node.textContent || "").trim().slice(0, 40)}"`;
   const withWords = (root) => [...root.querySelectorAll("*")].filter((node) => shown(node)
@@ -41,18 +51,17 @@
 
   // The letters of a text in a picture, without the room that its font leaves around them.
   const canvas = document.createElement("canvas").getContext("2d");
-  function letters(text) {
+  const letters = once((text) => {
     const { fontStyle, fontWeight, fontSize, fontFamily } = getComputedStyle(text);
     canvas.font = `${fontStyle} ${fontWeight} ${fontSize} ${fontFamily}`;
     const ink = canvas.measureText(text.textContent);
-    const box = text.getBBox();
     const place = new DOMPoint(0, text.y.baseVal[0].value);
     const scale = text.getScreenCTM();
     const [top, bottom] = [-ink.actualBoundingBoxAscent, ink.actualBoundingBoxDescent]
       .map((by) => new DOMPoint(0, place.y + by).matrixTransform(scale).y);
     const { left, right } = text.getBoundingClientRect();
-    return { left, right, top, bottom, width: box.width };
-  }
+    return { left, right, top, bottom };
+  });
 
   // Names that lie on the edge of a box: their letters are neither all inside nor all outside.
   window.onEdges = (root) => {
@@ -69,14 +78,17 @@
   };
 
   // Boxes whose words lie along one edge, not in the middle.
-  window.offCentre = (root) => [...root.querySelectorAll(".hall-stage rect.box")].filter(shown).flatMap((node) => {
-    const box = node.getBoundingClientRect();
-    const words = [...root.querySelectorAll(".hall-stage text")].filter((text) => shown(text)).map(letters)
-      .filter((w) => box.left <= w.left && w.right <= box.right && box.top <= (w.top + w.bottom) / 2 && (w.top + w.bottom) / 2 <= box.bottom);
-    const above = Math.min(...words.map((w) => w.top)) - box.top;
-    const below = box.bottom - Math.max(...words.map((w) => w.bottom));
-    return words.length && Math.abs(above - below) > 8 ? [`${say(node)}: ${above.toFixed(1)} above, ${below.toFixed(1)} below`] : [];
-  });
+  window.offCentre = (root) => {
+    const all = [...root.querySelectorAll(".hall-stage text")].filter(shown).map(letters);
+    return [...root.querySelectorAll(".hall-stage rect.box")].filter(shown).flatMap((node) => {
+      const box = node.getBoundingClientRect();
+      const words = all.filter((w) => box.left <= w.left && w.right <= box.right
+        && box.top <= (w.top + w.bottom) / 2 && (w.top + w.bottom) / 2 <= box.bottom);
+      const above = Math.min(...words.map((w) => w.top)) - box.top;
+      const below = box.bottom - Math.max(...words.map((w) => w.bottom));
+      return words.length && Math.abs(above - below) > 8 ? [`${say(node)}: ${above.toFixed(1)} above, ${below.toFixed(1)} below`] : [];
+    });
+  };
 
   // Where a control is, or the words of a text: its element may be wider.
   function extent(node) {
@@ -123,5 +135,14 @@
       if (node.classList.contains("scrolls") && node.tabIndex !== 0) found.push(`no key reaches: ${say(node)}`);
     }
     return found;
+  };
+
+  // What is smallest, and what each rule finds that finds anything.
+  window.look = (root, rules) => {
+    answers = new Map();
+    const found = rules.map((rule) => [rule, window[rule](root)]).filter(([, what]) => what.length);
+    const small = smallest(root);
+    answers = null;
+    return [small, Object.fromEntries(found)];
   };
 })();

@@ -24,10 +24,8 @@ LEAST_PHONE_PX = 10
 # Sizes are answered before the frame after the next: observers run within one.
 SETTLED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 # What is smallest, and what each rule finds; asked at once, for to ask takes longer than to look.
-FOUND = """(root) => [smallest(root), Object.fromEntries(
-  "%s".split(" ").map((rule) => [rule, window[rule](root)]).filter(([, found]) => found.length))]"""
-HALL = FOUND % "beyond onEdges offCentre collide clipped"
-PHONE = FOUND % "cutOnPhone clipped"
+HALL = "(root) => look(root, 'beyond onEdges offCentre collide clipped'.split(' '))"
+PHONE = "(root) => look(root, 'cutOnPhone clipped'.split(' '))"
 
 
 def opened(visit: Any, page: Path, width: int, height: int) -> tuple[Any, Any]:
