@@ -82,16 +82,16 @@ def course(database_url: Any) -> Any:
     made.store.close()
 
 
-def drawn(course: Course, seed: int) -> None:
+def drawn(course: Course, seed: int, number: int) -> None:
     rng = random.Random(seed)
-    for _ in range(60):
+    for _ in range(number):
         course.now += rng.choice((60, 300, 1800, 7200, 86_400, 3 * 86_400, 1e6))
         checks = [(question, rng.choice((PASS, FAIL, NOT))) for question in QUESTIONS * 2]
         course.hand_in(rng.choice(("ada", "bob", "cem", "staff")), report(*checks))
 
 
 def test_tries_and_times_are_those_of_a_plain_count(course: Course) -> None:
-    drawn(course, 1)
+    drawn(course, 1, 60)
     assert_as_counted_slowly(course)
     assert sum(course.gaps()) > 20 and len(course.green("sum")[1]) == 10
     course.store.claims.regrade(course.numbers[0])
@@ -104,7 +104,7 @@ def test_tries_and_times_are_those_of_a_plain_count(course: Course) -> None:
 
 
 def test_a_wrong_count_is_found(course: Course) -> None:
-    drawn(course, 2)
+    drawn(course, 2, 10)
     with course.store.database.write() as connection:
         one_more = counts.update().where(counts.c.kind == "green", counts.c.words == "01")
         connection.execute(one_more.values(number=counts.c.number + 1))
