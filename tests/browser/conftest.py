@@ -191,15 +191,20 @@ def in_lab(
 ) -> Callable[..., tuple[Visit, Any]]:
     """Return a way to run cells in JupyterLab: `browser, page = in_lab(cells, theme="Dark")`.
 
-    The window is as tall as is told, for cells that are out of sight are not drawn; other options
-    are of the media that a page can ask for. What ran there before is ended.
+    The window is as tall as is told, for cells that are out of sight are not drawn; `folder` is a
+    lab's; other options are of the media that a page can ask for. What ran there before is ended.
     """
 
     def run(
-        sources: list[str], theme: str = "Light", height: int = 900, **media: Any
+        sources: list[str],
+        theme: str = "Light",
+        height: int = 900,
+        folder: str = "",
+        **media: Any,
     ) -> tuple[Visit, Any]:
         browser, page = jupyterlab
-        path = re.sub(r"\W+", "_", request.node.name) + ".ipynb"
+        name = re.sub(r"\W+", "_", request.node.name) + ".ipynb"
+        path = (Path(folder) / name).as_posix()
         (started.work / path).write_text(json.dumps(notebook_of(sources)))
         page.evaluate(END_ALL)
         page.emulate_media(**{"color_scheme": "light", "reduced_motion": "no-preference", **media})

@@ -66,17 +66,15 @@ def full_marks(lab: Path) -> str:
     return f"{checked:g} of {sum(q.points for q in questions):g} points"
 
 
-def put_solution(lab: Path, started: Any, change: tuple[str, str] = ("", "")) -> str:
-    """Write the solution of a lab, with a last cell that shows the panel, where Ada works.
+def solved(lab: Path, change: tuple[str, str] = ("", "")) -> dict[str, Any]:
+    """Return the solution of a lab, with a last cell that shows the panel.
 
-    Returns its path in JupyterLab. `change` replaces one text by another: a wrong answer.
+    `change` replaces one text by another: a wrong answer.
     """
-    notebook = json.loads(solution_notebook(load_lab(lab)).replace(*change))
+    notebook: dict[str, Any] = json.loads(solution_notebook(load_lab(lab)).replace(*change))
     last = {"cell_type": "code", "id": "panel", "metadata": {}, "source": "q"}
     notebook["cells"].append({**last, "outputs": [], "execution_count": None})
-    path = f"{lab.name}/{'wrong' if change[0] else 'solved'}.ipynb"
-    (started.work / path).write_text(json.dumps(notebook))
-    return path
+    return notebook
 
 
 def faint(page: Any, selector: str) -> list[Any]:
@@ -109,7 +107,9 @@ def test_a_learner_opens_a_lab_runs_it_submits_and_sees_the_grade(
     from playwright.sync_api import expect
 
     browser = visit()
-    page = open_lab(started, browser, put_solution(lab, started))
+    path = f"{lab.name}/solved.ipynb"
+    (started.work / path).write_text(json.dumps(solved(lab)))
+    page = open_lab(started, browser, path)
     run_all(page)
     panel = page.locator(".course-panel").last
     expect(panel.locator(".summary")).to_have_text(ALL_CORRECT, timeout=LAB_MS)
@@ -126,7 +126,7 @@ def test_a_learner_opens_a_lab_runs_it_submits_and_sees_the_grade(
     assert browser.hosts <= {"127.0.0.1", ""}
 
 
-def test_the_panel_works_by_keyboard_in_the_dark(started: Any, visit: Any) -> None:
+def test_the_panel_works_by_keyboard_in_the_dark(started: Any, in_lab: Any) -> None:
     from playwright.sync_api import expect
 
     change = ("return x * factor", "return x + factor")
@@ -134,14 +134,11 @@ def test_the_panel_works_by_keyboard_in_the_dark(started: Any, visit: Any) -> No
     news = Connection(started.server, staff).send(
         "POST", "announcements", body={"text": "No lab on *Monday*."}
     )["id"]
-    page = open_lab(started, visit(), put_solution(SAMPLE, started, change))
-    run_all(page)
+    cells = [cell for cell in solved(SAMPLE, change)["cells"] if cell["cell_type"] == "code"]
+    sources = ["".join(cell["source"]) for cell in cells]
+    _, page = in_lab(sources, theme="Dark", height=3000, folder=SAMPLE.name)
     panel = page.locator(".course-panel")
     expect(panel.locator(".summary")).to_contain_text("2 of 3 correct")
-    page.evaluate(
-        "() => window.jupyterapp.commands.execute('apputils:change-theme',"
-        " { theme: 'JupyterLab Dark' })"
-    )
     expect(panel).to_have_attribute("data-dark", "true")
     hint = panel.get_by_role("button", name="Hint: scale")
     hint.focus()
