@@ -11,6 +11,7 @@ import contextlib
 import functools
 import gc
 import importlib
+import inspect
 import json
 import os
 import resource
@@ -56,6 +57,8 @@ def _preload(grader: LabGrader) -> None:
                 importlib.import_module(words[1].split(",")[0])
     with contextlib.suppress(ImportError):
         importlib.import_module(COMMUNICATOR.partition(":")[0])
+    for task in grader.tasks[:1]:  # a probe's text is read so: what that compiles and keeps, too
+        inspect.getsource(task.check.function)
 
 
 @functools.cache
