@@ -57,7 +57,10 @@ SMALLER = {
         "for s in range(5)": "for s in range(1)",
         "layer.task, trials=8": "layer.task, trials=2",
     },
-    "08_collectives": {"contest(comm, sizes, repeats=3)": "contest(comm, sizes, repeats=1)"},
+    "08_collectives": {
+        "contest(comm, sizes, repeats=3)": "contest(comm, sizes, repeats=1)",
+        "epochs=6, batch=32": "epochs=1, batch=32",
+    },
     "09_ring_all_reduce": {
         "[n_bytes], repeats=5": "[n_bytes], repeats=1",
         "[2**23], repeats=9": "[2**20], repeats=1",
@@ -103,6 +106,8 @@ SMALLER = {
         "in range(3)]\nBESIDES": "in range(1)]\nBESIDES",
         'whole.npz", 12, 4': 'whole.npz", 3, 1',
         'killed.npz", 12, 4, dies_at=10': 'killed.npz", 3, 1, dies_at=2',
+        "for readers in (1, 8) * 3": "for readers in (1, 8)",
+        "len(PROMPT), 40)": "len(PROMPT), 5)",
         "len(PROMPT), 30)": "len(PROMPT), 5)",
     },
 }
