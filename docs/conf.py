@@ -20,6 +20,7 @@ if whole:
 else:
     gc.disable()  # pages' trees stay to the end: to look for garbage there is a fifth of the time
 toc_object_entries = whole  # every name of the reference beside every page
+smartquotes = whole
 exclude_patterns = ["conf.py", "_build"]
 suppress_warnings = [
     "docutils",  # docstrings are plain prose: a star in one is a star
