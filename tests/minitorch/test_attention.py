@@ -59,6 +59,23 @@ def test_attention_and_its_gradients_are_torchs(
         np.testing.assert_allclose(a, b, **near)
 
 
+@pytest.mark.parametrize("size", [3, 16, 21])
+@pytest.mark.parametrize("keys", [1, 6, 40])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_one_query_reads_a_cache_where_it_lies_as_torchs_does(
+    dtype: str, turned: bool, keys: int, size: int
+) -> None:
+    q = RNG.normal(size=(2, 1, 3, size)).astype(dtype).swapaxes(1, 2)
+    cache = RNG.normal(size=(2, 2, 50, 3, size) if turned else (2, 2, 3, 50, size)).astype(dtype)
+    k, v = cache.swapaxes(2, 3)[..., :keys, :] if turned else cache[..., :keys, :]
+    args = [[lib.as_tensor(a) for a in (q, k, v)] for lib in (minitorch, torch)]
+    ours = F.scaled_dot_product_attention(*args[0], scale=3.0)
+    theirs = torch.nn.functional.scaled_dot_product_attention(*args[1], scale=3.0)
+    near = {"rtol": 1e-5, "atol": 2e-6} if dtype == "float32" else {"rtol": 1e-12, "atol": 1e-14}
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), **near)
+
+
 def test_a_wrong_gradient_would_not_pass_for_torchs() -> None:
     arrays = [RNG.normal(size=(2, 300, 8)) for _ in range(3)]
     ours, theirs = both(arrays, None, is_causal=True)

@@ -38,6 +38,7 @@ from .ranges import range_sums
 from .row_text import RowText
 from .scans import SCANS
 from .softmax import (
+    attention_of_one,
     class_gradient,
     class_loss,
     log_softmax,
@@ -53,6 +54,7 @@ _Array = np.ndarray[Any, Any]
 _KERNELS: dict[str, tuple[int, Callable[[RowText], None]]] = {
     "softmax": (2, softmax),
     "softmax_gradient": (3, softmax_gradient),
+    "attention_of_one": (5, attention_of_one),
     "class_loss": (4, class_loss),
     "class_gradient": (4, class_gradient),
     "log_softmax": (2, log_softmax),
@@ -77,7 +79,7 @@ _KERNELS: dict[str, tuple[int, Callable[[RowText], None]]] = {
 }
 COLUMNS = 64  # of which a thread has a multiple
 _OVER_COLUMNS = {"column_moments", "column_sums"}
-_WITH_OWN_LOOP = {"add_rows", "range_sums", *PLANES, *SCANS, *_OVER_COLUMNS}
+_WITH_OWN_LOOP = {"add_rows", "attention_of_one", "range_sums", *PLANES, *SCANS, *_OVER_COLUMNS}
 
 
 def module(name: str, dtype: str) -> str:
@@ -123,6 +125,8 @@ def run(
     total, grain = -(-size // n), -(-pool.GRAIN // n)
     if name == "layer_norm_gradient":
         grain = rows
+    elif name == "attention_of_one":
+        grain = -(-pool.GRAIN // rows)
     elif name == "add_rows":  # the work is in the values, not in what they are added to
         grain = max(1, size * pool.GRAIN // (rows * n * n))
     elif name in _OVER_COLUMNS:

@@ -30,6 +30,51 @@ def softmax(k: RowText) -> None:
     _store_end(k, 1, t.mul(last, part), whole, inside)
 
 
+def attention_of_one(k: RowText) -> None:
+    """q, keys, values, scores, out: of each row q, softmax(number · q Kᵀ) V.
+
+    A row has a matrix of `rows` keys and one of values, `first` numbers behind the last row's.
+    Scores are memory to work in, `rows` numbers a row.
+    """
+    t, (n, keys, apart) = k.t, k.integers
+    totals = [t.variable() for _ in range(4)]
+    whole = t.emit(f"and i64 {keys}, -4")
+    with t.loop("r", "%hi", start="%lo") as row:
+        k.first, matrix, own = t.times(row, n), t.times(row, apart), t.times(row, keys)
+
+        def load(array: int, s: str, v: str, mask: str | None) -> str:
+            return k.load(array, t.plus(t.plus(matrix, t.times(s, n)), v), mask, True)
+
+        with t.loop("s", keys) as s:
+            (score,) = k.fold(n, ("sum", lambda v, m: t.mul(k.load(0, v, m), load(1, s, v, m))))
+            k.store_first(3, t.plus(own, s), t.mul(score, k.number))
+        (most,) = k.fold(keys, ("greatest", lambda v, m: k.load(3, t.plus(own, v), m, True)))
+
+        def weight(v: str, mask: str | None) -> str:
+            at = t.plus(own, v)
+            return k.store(3, power(t, t.sub(k.load(3, at, mask, True), most)), at, mask, True)
+
+        (total,) = k.fold(keys, ("sum", weight))
+        part = t.div(t.number(1.0), total)
+
+        def mix(v: str, mask: str | None) -> None:
+            def add(s: str, variable: str) -> None:
+                p = k.spread_from(3, t.plus(own, s))
+                t.store(t.fma(p, load(2, s, v, mask), t.load(variable)), variable)
+
+            for variable in totals:
+                t.store(t.number(0.0), variable)
+            with t.loop("s", whole, 4) as s:
+                for i, variable in enumerate(totals):
+                    add(t.plus(s, i), variable)
+            with t.loop("s", keys, start=whole) as s:
+                add(s, totals[0])
+            a, b, c, d = map(t.load, totals)
+            k.store(4, t.mul(t.add(t.add(a, b), t.add(c, d)), part), v, mask)
+
+        t.each(mix, n)
+
+
 def log_softmax(k: RowText) -> None:
     """x, out: the logarithm of softmax."""
     t, n = k.t, k.integers[0]

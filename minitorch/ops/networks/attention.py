@@ -9,6 +9,7 @@ from ...arrays.generator import default_generator
 from ...arrays.library import Array, Namespace, as_dtype, float32, int64
 from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ...op import Kind, Methods, Op, apply
+from ..elementwise import compiled
 from ..elementwise.binary import where
 from ..elementwise.casting import cast_to
 from ..elementwise.logic import ne
@@ -21,6 +22,8 @@ from ..shaping.movement import insert_axes, reshape
 from ..unknown_sizes import defer_unknown_sizes
 from .attention_panels import LONG, Weighing, all_dropout_factors, attend, gradients
 from .softmax import SoftmaxGradient, softmax
+
+FEW_NUMBERS = 2**14  # of a matrix of keys, up to which one query's kernel is faster than BLAS
 
 
 @defer_unknown_sizes
@@ -82,9 +85,9 @@ def scaled_dot_product_attention(
             "0 to 1."
         )
     factor = 1.0 / math.sqrt(rows[-1]) if scale is None else scale
-    long = dropout_p < 1 and max(rows[-2] or 0, keys[-2] or 0) >= LONG
     masks = () if attn_mask is None else (attn_mask,)
-    if (not dropout_p or long) and _on_host(query, key, value, *masks):
+    at_once = not dropout_p or (dropout_p < 1 and max(rows[-2] or 0, keys[-2] or 0) >= LONG)
+    if at_once and _on_host(query, key, value, *masks):
         seed = int(default_generator().integers(0, 2**62, (), int64)) if dropout_p else 0
         op = Attention(factor, is_causal, dropout_p, seed)
         return apply(op, query, key, value, *masks)
@@ -114,14 +117,12 @@ def _attend_in_groups(query: Kind, key: Kind, value: Kind, mask: Any, *options: 
 
 def _on_host(*values: Any) -> bool:
     """Tell whether these are NumPy's arrays, of one floating dtype but for a mask of bools."""
-    dtypes = []
-    for value in values:
-        a = getattr(value, "array", value)
+    arrays = [getattr(value, "array", value) for value in values]
+    for a in arrays:
         if type(a) is not np.ndarray or not a.size:
             return False
-        dtypes.append(a.dtype)
-    dtype = dtypes[0]
-    if dtype.char not in "fd" or dtypes[1] is not dtype or dtypes[2] is not dtype:
+    dtype = arrays[0].dtype
+    if dtype.char not in "fd" or arrays[1].dtype is not dtype or arrays[2].dtype is not dtype:
         return False
     return len(values) == 3 or not getattr(values[3], "requires_grad", False)
 
@@ -158,6 +159,12 @@ class Attention(Op):
         return Weighing(self.scale, self.causal, mask, self.p, self.seed)
 
     def compute(self, xp: Namespace, q: Array, k: Array, v: Array, *masks: Array) -> Array:
+        if q.shape[-2] == 1 and not (masks or self.causal or self.p) and _fits_kernel(q, k, v):
+            q, out = np.ascontiguousarray(q), np.empty(q.shape, q.dtype)
+            arrays = (q, k, v, np.empty(k.shape[:-1], k.dtype), out)
+            sizes = {"rows": k.shape[-2], "first": k.strides[-3] // k.itemsize}
+            compiled.run_rows("attention_of_one", arrays, self.scale, **sizes)
+            return out
         return attend(q, k, v, self._how(masks))
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
@@ -176,6 +183,20 @@ class Attention(Op):
         d_scores = apply(SoftmaxGradient(len(weights.shape) - 1), d_weights, weights) * self.scale
         shares = matmul(d_scores, k), matmul(mT(d_scores), q), matmul(mT(used), out_grad)
         return (*(sum_to(d, x) for d, x in zip(shares, (q, k, v), strict=True)), *rest)
+
+
+def _fits_kernel(q: Array, k: Array, v: Array) -> bool:
+    """Tell whether the kernel of one query a matrix reads these: keys and values lie alike.
+
+    Each of their matrices is in rows, and all are one distance apart.
+    """
+    shape, strides = k.shape, k.strides
+    if len(shape) != 4 or shape != v.shape or strides != v.strides or q.shape[:2] != shape[:2]:
+        return False
+    count, heads, keys, size = shape
+    outer, apart, *inner = strides
+    in_rows = inner == [size * k.itemsize, k.itemsize] and (count == 1 or outer == heads * apart)
+    return in_rows and keys * size <= FEW_NUMBERS and compiled.compiles(k.dtype)
 
 
 def _check_rows(input: Methods, count: Any) -> None:
