@@ -11,10 +11,18 @@ import torch
 import minitorch
 from minitorch.errors import ArgumentError
 from minitorch.nn import functional as F
+from minitorch.ops.elementwise import compiled
 from minitorch.ops.networks import attention_panels
 
 RNG = np.random.default_rng(0)
 SIZES = [(5, 7), (64, 64), (260, 300), (1, 40)]  # queries, keys; the third in panels
+
+
+@pytest.fixture(params=["a kernel", "panels"])
+def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What attends where nothing is masked or dropped, whatever this processor is."""
+    monkeypatch.setattr(compiled, "_has_avx_2", lambda: request.param == "a kernel")
+    return str(request.param)
 
 
 def mask_of(kind: str, length: int, keys: int) -> np.ndarray | None:
@@ -46,7 +54,7 @@ def both(
 @pytest.mark.parametrize(("length", "keys"), SIZES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_attention_and_its_gradients_are_torchs(
-    dtype: str, length: int, keys: int, mask: str
+    dtype: str, length: int, keys: int, mask: str, by: str
 ) -> None:
     shapes = (2, 3, length, 8), (2, 3, keys, 8), (2, 3, keys, 6)
     arrays = [RNG.normal(size=shape).astype(dtype) for shape in shapes]
@@ -76,7 +84,7 @@ def test_one_query_reads_a_cache_where_it_lies_as_torchs_does(
     np.testing.assert_allclose(ours.numpy(), theirs.numpy(), **near)
 
 
-def test_a_wrong_gradient_would_not_pass_for_torchs() -> None:
+def test_a_wrong_gradient_would_not_pass_for_torchs(by: str) -> None:
     arrays = [RNG.normal(size=(2, 300, 8)) for _ in range(3)]
     ours, theirs = both(arrays, None, is_causal=True)
     for a, b in zip(ours, theirs, strict=True):
@@ -88,6 +96,7 @@ def test_a_wrong_gradient_would_not_pass_for_torchs() -> None:
 def test_blocks_of_keys_have_the_gradients_of_all(
     causal: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(compiled, "_has_avx_2", lambda: False)
     arrays = RNG.normal(size=(4, 2, 300, 8))
     whole = attention_panels.gradients(*arrays, attention_panels.Weighing(0.3, causal))
     monkeypatch.setattr(attention_panels, "UNPACKED", 2**14)  # 32 keys of 64 rows
@@ -95,8 +104,38 @@ def test_blocks_of_keys_have_the_gradients_of_all(
     np.testing.assert_allclose(blocks, whole, 1e-12, 1e-12)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_heads_that_lie_inside_rows_and_turned_matrices_are_taken(causal: bool, by: str) -> None:
+    arrays = [RNG.normal(size=(2, n, 3, e)).swapaxes(1, 2) for n, e in ((50, 9), (70, 9), (70, 20))]
+    arrays[1] = np.asfortranarray(arrays[1])
+    for a, b in zip(*both(arrays, None, is_causal=causal), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def test_rows_with_nan_or_infinities_are_nan_and_no_others(by: str) -> None:
+    q, k, v = RNG.normal(size=(3, 1, 40, 8))
+    q[0, 3, 2], q[0, 7, 2] = np.nan, np.inf
+    ours, theirs = both([q, k, v], None)
+    np.testing.assert_array_equal(np.isnan(ours[0]).all(-1)[0].nonzero()[0], [3, 7])
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_threads_share_matrices_and_change_no_bit(threads: int, by: str) -> None:
+    arrays = RNG.normal(size=(4, 3, 260, 8))
+    how = attention_panels.Weighing(0.3, True)
+    before = minitorch.get_num_threads()
+    found = []
+    for count in (1, threads):
+        minitorch.set_num_threads(count)
+        found.append(attention_panels.gradients(*arrays, how))
+    minitorch.set_num_threads(before)
+    np.testing.assert_array_equal(*found)
+
+
 @pytest.mark.parametrize("length", [6, 260])
-def test_groups_of_heads_and_second_gradients_are_torchs(length: int) -> None:
+def test_groups_of_heads_and_second_gradients_are_torchs(length: int, by: str) -> None:
     arrays = [RNG.normal(size=(2, heads, length, 4)) for heads in (4, 2, 2)]
     found = []
     for lib, functional in ((minitorch, F), (torch, torch.nn.functional)):

@@ -306,11 +306,36 @@ class TurnedRows:
 
 
 @functools.cache
+def _has_avx_2() -> bool:
+    from ...compile import engine
+
+    return engine.vector_registers() == (16, 256)
+
+
+@functools.cache
 def _outruns_blas() -> bool:
     """Tell whether a kernel that packs once is faster than BLAS: with AVX-512's registers it is."""
     from ...compile import engine
 
     return engine.vector_registers() == (32, 512)
+
+
+def attend(arrays: Sequence[Array], results: Sequence[Array], scale: float, causal: bool) -> bool:
+    """Let a kernel write attention or its gradients, if it can; see `compile.attention.run`.
+
+    A thread takes a matrix, in about half of the time of BLAS: fewer matrices than half the threads
+    are BLAS's, which shares each.
+    """
+    lead, dtype = arrays[0].shape[:-2], arrays[0].dtype
+    if len(lead) > 3 or not compiles(dtype) or not _has_avx_2():
+        return False
+    if 2 * math.prod(lead) < get_num_threads():
+        return False
+    from ...compile import attention
+
+    rows = [a if a.strides[-1] == a.itemsize else np.ascontiguousarray(a) for a in arrays]
+    attention.run((*rows, *results), scale, causal)
+    return True
 
 
 def parallel_for(total: int, grain: int, body: Callable[[int, int], object]) -> None:
