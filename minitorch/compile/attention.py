@@ -39,7 +39,8 @@ _MULTIPLY = """define internal void @multiply(i64 %m, i64 %n, i64 %depth, ptr %a
 def _define_multiply(outer: Text) -> None:
     """Define a function that writes A (m, depth) by B (depth, n vectors) into C, or adds it.
 
-    Of the last block's rows some may be the last one again, with the same sums.
+    The strides are in numbers; `%b_block` is from one vector of columns of B to the next. Of the
+    last block's rows some may be the last one again, with the same sums.
     """
     t = Text(outer.dtype)
     registers, bits = engine.vector_registers()
@@ -74,7 +75,7 @@ class _Panel(NamedTuple):
     """Some rows of queries: the first, how many, the keys that they see, those in whole vectors."""
 
     start: str
-    count: str
+    rows: str
     seen: str
     wide: str
 
@@ -193,34 +194,40 @@ class _Code:
         with self.t.loop("z", size, self.t.width) as z:
             self._store(self.t.number(0.0), scratch, z)
 
-    def multiply(
-        self, a: str, b: str, c: str, m: str, depth: str, *,
-        columns: str = "", seen: str = "", turned: bool = False, adds: bool = False,
-    ) -> None:  # fmt: skip
-        """Write the product of scratch A (m, depth) and B into C, or add it.
-
-        Args:
-            columns: of B and C, whose rows lie behind each other; else `seen`, of scores in C, by a
-                B that is turned.
-            turned: A is of scores, and its columns are taken as rows.
-        """
+    def score(self, a: str, turned: str, scores: str, rows: str, wide: str, depth: str) -> None:
+        """Write products of rows with keys or values that are turned, `wide` of them."""
         t = self.t
-        n, line = columns or seen, self.line
-        blocks = t.emit(f"udiv i64 {n}, {t.width}")
-        if seen:
-            a_side = f"i64 {self.wide(depth)}, i64 1"
-            b_side, c_row = f"i64 {t.width}, i64 {t.times(depth, t.width)}", line
-        else:
-            a_side = f"i64 1, i64 {line}" if turned else f"i64 {line}, i64 1"
-            b_side, c_row = f"i64 {n}, i64 {t.width}", n
-        t.do(f"call void @multiply(i64 {m}, i64 {blocks}, i64 {depth}, ptr {a}, {a_side}, "
-             f"ptr {b}, {b_side}, ptr {c}, i64 {c_row}, i1 {str(adds).lower()})")  # fmt: skip
+        left, right = f"i64 {self.wide(depth)}, i64 1", f"i64 {t.width}"
+        right += f", i64 {t.times(depth, t.width)}"
+        self._multiply(rows, wide, depth, a, left, turned, right, scores, self.line)
+
+    def mix(self, scores: str, b: str, out: str, rows: str, seen: str, columns: str) -> None:
+        """Write rows of scores times the rows of B."""
+        left, right = f"i64 {self.line}, i64 1", f"i64 {columns}, i64 {self.t.width}"
+        self._multiply(rows, columns, seen, scores, left, b, right, out, columns)
+
+    def add_mixed(
+        self, scores: str, b: str, total: str, rows: str, seen: str, columns: str
+    ) -> None:
+        """Add columns of scores times the rows of B."""
+        left, right = f"i64 1, i64 {self.line}", f"i64 {columns}, i64 {self.t.width}"
+        self._multiply(seen, columns, rows, scores, left, b, right, total, columns, "true")
+
+    def _multiply(
+        self, m: str, n: str, depth: str, a: str, left: str, b: str, right: str, c: str,
+        c_row: str, adds: str = "false",
+    ) -> None:  # fmt: skip
+        blocks = self.t.emit(f"udiv i64 {n}, {self.t.width}")
+        self.t.do(
+            f"call void @multiply(i64 {m}, i64 {blocks}, i64 {depth}, ptr {a}, {left}, "
+            f"ptr {b}, {right}, ptr {c}, i64 {c_row}, i1 {adds})"
+        )
 
     @contextmanager
     def rows(self, panel: _Panel) -> Iterator[tuple[str, str]]:
         """Write a loop over a panel's rows: where one is in scores, and how many keys it sees."""
         t = self.t
-        with t.loop("r", panel.count) as r:
+        with t.loop("r", panel.rows) as r:
             yield t.times(r, self.line), self._reach(t.plus(t.plus(panel.start, r), 1))
 
     def softmax(self, line: str, stop: str, wide: str) -> None:
@@ -298,12 +305,12 @@ def _forward(dtype: str) -> str:
         code.turn("k", terms, keys_turned)
         code.read("v", "0", keys, features, values)
         with code.panels() as panel:
-            code.read("q", panel.start, panel.count, terms, q)
-            code.multiply(q, keys_turned, scores, panel.count, terms, seen=panel.wide)
+            code.read("q", panel.start, panel.rows, terms, q)
+            code.score(q, keys_turned, scores, panel.rows, panel.wide, terms)
             with code.rows(panel) as (row, stop):
                 code.softmax(code.t.at(scores, row, code.t.scalar), stop, panel.wide)
-            code.multiply(scores, values, out, panel.count, panel.seen, columns=code.wide(features))
-            code.write("out", panel.start, panel.count, features, out)
+            code.mix(scores, values, out, panel.rows, panel.seen, code.wide(features))
+            code.write("out", panel.start, panel.rows, features, out)
     return code.module()
 
 
@@ -321,20 +328,19 @@ def _backward(dtype: str) -> str:
         code.clear(dk, t.times(keys, wide_terms))
         code.clear(dv, t.times(keys, wide_features))
         with code.panels() as panel:
-            start, count, seen, wide = panel
-            code.read("q", start, count, terms, q)
-            code.read("g", start, count, features, g)
-            code.multiply(q, keys_turned, scores, count, terms, seen=wide)
-            code.multiply(g, values_turned, d_scores, count, features, seen=wide)
+            start, rows, seen, wide = panel
+            code.read("q", start, rows, terms, q)
+            code.read("g", start, rows, features, g)
+            code.score(q, keys_turned, scores, rows, wide, terms)
+            code.score(g, values_turned, d_scores, rows, wide, features)
             with code.rows(panel) as (row, stop):
                 weights, d_weights = (t.at(x, row, t.scalar) for x in (scores, d_scores))
                 code.softmax(weights, stop, wide)
                 code.softmax_gradient(d_weights, weights, stop, wide)
-            of_keys = {"m": seen, "depth": count, "turned": True, "adds": True}
-            code.multiply(scores, g, dv, columns=wide_features, **of_keys)
-            code.multiply(d_scores, q, dk, columns=wide_terms, **of_keys)
-            code.multiply(d_scores, by_keys, dq, count, seen, columns=wide_terms)
-            code.write("dq", start, count, terms, dq)
+            code.add_mixed(scores, g, dv, rows, seen, wide_features)
+            code.add_mixed(d_scores, q, dk, rows, seen, wide_terms)
+            code.mix(d_scores, by_keys, dq, rows, seen, wide_terms)
+            code.write("dq", start, rows, terms, dq)
         code.write("dk", "0", keys, terms, dk)
         code.write("dv", "0", keys, features, dv)
     return code.module()
@@ -359,6 +365,7 @@ def run(arrays: Sequence[_Array], scale: float, causal: bool) -> None:
     outer, middle, inner = (1, 1, 1, *lead)[-3:]
     rows = min(ROWS, length)
     wide_terms, wide_features, wide = (-(-n // width) * width for n in (terms, features, keys))
+    counts: tuple[int, ...]
     panels = (rows * wide_terms, rows * wide_features, rows * (wide | width))
     if len(arrays) == len(FORWARD):
         counts = (wide * terms, keys * wide_features, panels[0], panels[2], panels[1])
