@@ -28,6 +28,7 @@ from .text import KERNEL, LANES, Text
 
 _Array = np.ndarray[Any, Any]
 ROWS = 24  # of queries at a time: a multiple of what fits into registers
+GRAIN = 2**15  # scores, of which a thread should have as many
 LINE = 64  # bytes of a line of the caches
 FORWARD = ("q", "k", "v", "out")
 BACKWARD = ("q", "k", "v", "g", "dq", "dk", "dv")
@@ -386,4 +387,4 @@ def run(arrays: Sequence[_Array], scale: float, causal: bool) -> None:
         places = [first + start for start in starts[:-1]]
         function.call(lo, hi, struct.pack(f"{len(head) + len(places)}qd", *head, *places, scale))
 
-    pool.parallel_for(outer * middle * inner, 1, work)
+    pool.parallel_for(outer * middle * inner, -(-GRAIN // (length * keys)), work)
