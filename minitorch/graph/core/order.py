@@ -126,10 +126,15 @@ def schedule(fetches: Fetches, fed: Collection[Node]) -> list[Node]:
     """
     needs = _needs(fetches, fed)
     nodes = _by_turn(needs)
+    have_run: set[Node] = set()
+    for node in nodes:
+        if not have_run.issuperset(needs[node]):
+            break
+        have_run.add(node)
+    else:
+        return nodes  # as they were built
     turn = {node: i for i, node in enumerate(nodes)}
     before = [[turn[source] for source in needs[node]] for node in nodes]
-    if all(not turns or max(turns) < i for i, turns in enumerate(before)):
-        return nodes  # as they were built
     users: list[list[int]] = [[] for _ in nodes]
     for i, turns in enumerate(before):
         for j in turns:

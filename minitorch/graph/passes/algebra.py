@@ -11,59 +11,53 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
+from ...op import Op
 from ...ops.elementwise import binary
 from ...ops.elementwise import unary as elementwise
 from ...ops.elementwise.rows import operator_of
 from ...ops.reducing.reduction import Sum
 from ...ops.shaping.movement import Permute, Reshape
-from ..control.liveness import Deadness, deadness_of, die_first
+from ..control.liveness import deadness_of, die_first
 from ..core.node import Constant, Node, UnknownShape
 from ..core.order import schedule
 from ..memory.aliasing import SHAPED
 from .placed import PlaceEach, sum_of_placed
-from .rewrite import rebuild, rewrite, simple
+from .rewrite import Rule, rebuild, rewrite, simple, until_settled
 
 Simplify = Callable[..., Node | None]
 
 
 def algebra(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches simplified until no rule applies any more."""
-    deadness: dict[Node, Deadness] = {}
-    fed_nodes = frozenset(fed)
+    return rewrite(fetches, until_settled([simplifying(fetches, fed)]), fed)
+
+
+def simplifying(fetches: Sequence[Node], fed: Collection[Node]) -> Rule:
+    """Return a rule that makes nodes below `fetches` simpler as the table says."""
+    order = schedule(fetches, fed)
+    deadness, there, fed = deadness_of(order, fed), set(order), set(fed)
+    rules_of: dict[Op, Sequence[Simplify]] = {}
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        if node.op is None or not fed_nodes.isdisjoint(inputs):
+        op = node.op
+        rules = rules_of.get(op)
+        if rules is None:
+            kind = op.name if op.name in RULES else type(op).__name__
+            rules = rules_of[op] = RULES.get(kind, ())
+        if not rules or not fed.isdisjoint(inputs):
             return None
-        if isinstance(node.op, SHAPED) and not all(
-            die_first(node.inputs[:1], source, deadness) for source in node.inputs[1:]
+        if isinstance(op, SHAPED) and not all(
+            source in there and die_first(node.inputs[:1], source, deadness)
+            for source in node.inputs[1:]
         ):
             return None
-        for simplify in _rules_of(node):
+        for simplify in rules:
             simpler = simplify(node, *inputs)
             if simpler is not None and _same_type(simpler, node):
                 return simpler
         return None
 
-    for _ in range(ROUNDS):
-        order = schedule(fetches, fed)
-        deadness = deadness_of(order, fed)
-        after = rewrite(fetches, rule, fed, at=set(filter(_has_rules, order)))
-        if all(a is b for a, b in zip(after, fetches, strict=True)):
-            break
-        fetches = after
-    return list(fetches)
-
-
-ROUNDS = 20  # a rule shortens the graph, so this many only bounds a mistake
-
-
-def _rules_of(node: Node) -> Sequence[Simplify]:
-    kind = node.op.name if node.op.name in RULES else type(node.op).__name__
-    return RULES.get(kind, ())
-
-
-def _has_rules(node: Node) -> bool:
-    return node.op is not None and bool(_rules_of(node))
+    return rule
 
 
 def _same_type(other: Node, node: Node) -> bool:
@@ -74,14 +68,16 @@ def _same_type(other: Node, node: Node) -> bool:
 
 def _is(node: Node, number: float) -> bool:
     """Tell whether a node is a constant with this number everywhere."""
-    if not isinstance(node, Constant) or not node.value.size or node.value.size > 4096:
+    if node.op is not None or not isinstance(node, Constant):
         return False
-    return node.value.item(0) == number and bool((node.value == number).all())
+    value = node.value
+    return 0 < value.size <= 4096 and value.item(0) == number and bool((value == number).all())
 
 
 def _of(node: Node, name: str) -> tuple[Node, ...] | None:
     """Return the inputs of a node that is this operator and nothing more."""
-    return node.inputs if simple(node) and node.op.name == name else None
+    is_it = node.op is not None and node.op.name == name and simple(node)
+    return node.inputs if is_it else None
 
 
 def _add(a: Node, b: Node) -> Node:

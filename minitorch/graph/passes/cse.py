@@ -4,55 +4,52 @@ from collections.abc import Collection, Sequence
 
 from ...op import Op
 from ..core.node import Constant, Node
-from ..core.order import schedule
-from .rewrite import rewrite, simple_among
+from .rewrite import Rule, over, rewrite
 
 SMALL = 4096  # bytes of a constant that is compared by value
 
 
 def cse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches with every value computed in one place."""
-    order = schedule(fetches, fed)
-    twins = _twins(order, fed)
-    copies: dict[Node, Node] = {}  # what stands for the first node of each value
-
-    def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        if node in twins:
-            return copies.get(twins[node], twins[node])
-        if inputs is node.inputs and twins.keys().isdisjoint(inputs):
-            copies[node] = node
-        else:  # `rewrite` asks about no constants: of these it still has the twins
-            sources = tuple([twins.get(source, source) for source in inputs])
-            copies[node] = node.with_inputs(sources, ())
-        return copies[node]
-
-    users = {n for n in order if not twins.keys().isdisjoint(n.inputs)}
-    return rewrite(fetches, rule, fed, at=twins.keys() | users)
+    return rewrite(fetches, sharing(fed), fed)
 
 
-def _twins(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, Node]:
-    """Return the nodes whose value an earlier node of `order` has, each with that node."""
+def sharing(fed: Collection[Node]) -> Rule:
+    """Return a rule by which the first node of each value stands for all others."""
     first: dict[object, Node] = {}
-    twins: dict[Node, Node] = {}
+    constants: dict[Node, Node] = {}  # each with the first of its value
     numbers: dict[object, int] = {}  # of signatures
-    kinds: dict[int, int] = {}  # of operators by their addresses: many nodes share one
-    simple = set(simple_among(order))
-    for node in order:
-        if node in fed:
-            continue
-        if isinstance(node, Constant) and node.value.nbytes <= SMALL:
-            value: object = (node.value.dtype.str, node.value.shape, node.value.tobytes())
-        elif node in simple:
-            kind = kinds.get(id(node.op))
-            if kind is None:
-                kind = kinds[id(node.op)] = numbers.setdefault(signature(node.op), len(numbers))
-            value = (kind, *[id(twins.get(source, source)) for source in node.inputs])
-        else:
-            continue
-        canonical = first.setdefault((node.device, value), node)
-        if canonical is not node:
-            twins[node] = canonical
-    return twins
+    kinds: dict[Op, int] = {}  # the same by operators: many nodes share one
+
+    def rule(node: Node, inputs: tuple[Node, ...]) -> Node:
+        op = node.op
+        kind = kinds.get(op)
+        if kind is None:
+            kind = kinds[op] = numbers.setdefault(signature(op), len(numbers))
+        for source in inputs:  # `rewrite` asks about no constants
+            if source.op is None and isinstance(source, Constant):
+                inputs = tuple([_canonical(s) for s in inputs])
+                break
+        key = (kind, node.device, *map(id, inputs))
+        known = first.get(key)
+        if known is None:
+            known = first[key] = over(node, inputs, ())
+        return known
+
+    def _canonical(source: Node) -> Node:
+        if source.op is not None or not isinstance(source, Constant) or source in fed:
+            return source
+        known = constants.get(source)
+        if known is None:
+            value = source.value
+            known = source
+            if value.nbytes <= SMALL:
+                key = (source.device, value.dtype, value.shape, value.tobytes())
+                known = first.setdefault(key, source)
+            constants[source] = known
+        return known
+
+    return rule
 
 
 def signature(op: Op) -> object:

@@ -15,20 +15,26 @@ from ...ops.shaping.broadcasting import ExpandTo
 from ..control.loop_stacks import Slot
 from ..control.while_op import While
 from ..core.node import Constant, Node, UnknownShape
-from ..core.order import list_needed, schedule
+from ..core.order import list_needed
 from .loops import Remade, capture, each_loop, number_kept_lists, with_loops
-from .rewrite import rewrite
+from .rewrite import Rule, rewrite
 
 LARGEST = 2**20  # bytes: a larger result would only move work into memory
 
 
 def fold(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches with constant operators replaced by constants."""
+    return rewrite(fetches, folding(fed), fed)
+
+
+def folding(fed: Collection[Node]) -> Rule:
+    """Return a rule that computes what depends on constants alone."""
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+        for source in inputs:
+            if source.op is not None or not isinstance(source, Constant) or source in fed:
+                return None
         if not inputs or isinstance(node.op, ExpandTo):
-            return None
-        if not all(isinstance(source, Constant) and source not in fed for source in inputs):
             return None
         count = 0 if isinstance(node.shape, UnknownShape) else numel(tuple(node.shape))
         if (count or 0) * node.dtype.itemsize > LARGEST:  # as far as the size is known
@@ -38,10 +44,7 @@ def fold(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
             return None
         return Constant(array, name=node.name)
 
-    order = schedule(fetches, fed)
-    constants = {node for node in order if isinstance(node, Constant)}
-    of_constants = {n for n in order if n.inputs and constants.issuperset(n.inputs)}
-    return rewrite(fetches, rule, fed, at=of_constants)
+    return rule
 
 
 def _compute_constant(op: Op, values: Sequence[Array]) -> Array | None:

@@ -21,6 +21,7 @@ from .matmul_chain import matmul_chain
 from .merge_matmuls import merge_matmuls
 from .rematerialize import rematerialize
 from .shape_only import shape_only
+from .simplify import simplify
 from .transposes import transposes
 
 PASSES: dict[str, Pass] = {
@@ -94,28 +95,30 @@ def select_passes(passes: Sequence[str] | None) -> list[str]:
 
 
 def _find_pass(name: str) -> Pass:
-    named = PASSES.get(name)
+    named = simplify if name == "simplify" else PASSES.get(name)
     if named is None:
         raise GraphError(f"optimize: got pass {name!r}, expected one of {', '.join(PASSES)}.")
     return named
 
 
+FIRST = ("dead_code", "loop_values", "simplify", "shape_only", "transposes", "loop_invariants")
+FIRST += ("matmul_chain", "merge_matmuls")  # `simplify` is fold, algebra and cse in one walk
 LAST = ("fuse", "cse again", "rematerialize")  # once, when nothing else finds anything to do
-THOROUGH = ("cse",)  # finds nothing in what it has made itself
+THOROUGH = ("simplify",)  # finds nothing in what it has made itself
 ROUNDS = 4
 
 
 def _run_until_unchanged(
     leaves: list[Node], fed: Collection[Node], checked: Checked, loops: bool
 ) -> list[Node]:
-    """Return the nodes after all passes but the last, again until none finds anything to do.
+    """Return the nodes after the first passes, again until none finds anything to do.
 
     A pass that would leave these very nodes as they are is not asked again.
     """
     left: dict[str, list[Node]] = {}  # by the name of a pass
     for _ in range(ROUNDS):
-        for name in PASSES:
-            if name in LAST or same_nodes(leaves, left.get(name, ())):
+        for name in FIRST:
+            if same_nodes(leaves, left.get(name, ())):
                 continue
             before, leaves = leaves, run_pass(name, leaves, fed, checked, loops)
             if name in THOROUGH or same_nodes(before, leaves):

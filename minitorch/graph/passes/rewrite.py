@@ -7,11 +7,12 @@ and control inputs go over to the new nodes, so errors still name what the user 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from operator import is_
 
 from ...op import Op
 from ..core.gradients import Identity
 from ..core.graph import Graph, like
-from ..core.node import Constant, Node, build
+from ..core.node import Constant, Node, build, fresh_id
 from ..core.order import schedule
 from ..core.variables import StateOp
 
@@ -51,7 +52,8 @@ def rewrite(
             if node in within:
                 continue
             if new:
-                inputs, control = replace_nodes(inputs, new), replace_nodes(control, new)
+                inputs = replace_nodes(inputs, new)
+                control = replace_nodes(control, new) if control else control
             instead = None
             same = inputs is node.inputs and control is node.control_inputs
             if same and at is not None and node not in at:
@@ -67,6 +69,34 @@ def rewrite(
             if after is not node:
                 new[node] = after
     return [new.get(node, node) for node in fetches]
+
+
+def until_settled(rules: Sequence[Rule]) -> Rule:
+    """Return a rule that asks the first of `rules` that applies, and all again about its answer.
+
+    Only nodes that a rule has built are asked about again; those it was given have been already.
+    """
+    begin = fresh_id()
+    done: set[Node] = set()
+
+    def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+        for each in rules:
+            instead = each(node, inputs)
+            if instead is not None:
+                return instead if instead is node else settle(instead)
+        return None
+
+    def settle(node: Node) -> Node:
+        if node.id < begin or node.op is None or node in done:
+            return node
+        done.add(node)
+        inputs = tuple([settle(source) for source in node.inputs])
+        instead = rule(node, inputs)
+        after = over(node, inputs, ()) if instead is None else instead
+        done.add(after)
+        return after
+
+    return rule
 
 
 def replace_nodes(nodes: tuple[Node, ...], new: Mapping[Node, Node]) -> tuple[Node, ...]:
@@ -86,8 +116,6 @@ def over(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Nod
 
     It keeps its number, and so its turn among what is free to run: two writes stay in order.
     """
-    if inputs is node.inputs and control is node.control_inputs:
-        return node
     if _all_same(inputs, node.inputs) and _all_same(control, node.control_inputs):
         return node
     copy = node.with_inputs(inputs, control)
@@ -145,4 +173,4 @@ def likenesses() -> Iterator[Callable[[Node], None]]:
 
 
 def _all_same(a: Sequence[Node], b: Sequence[Node]) -> bool:
-    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))
+    return a is b or (len(a) == len(b) and all(map(is_, a, b)))

@@ -1,5 +1,6 @@
 """Two hundred random graphs agree before and after each pass; after a wrong pass they do not."""
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
@@ -7,9 +8,14 @@ import pytest
 import minitorch.graph as tf
 from minitorch.graph.core.node import Node
 from minitorch.graph.costs.machine import Fixed, use
-from minitorch.graph.passes.optimize import PASSES, run_pass, verify_pass
+from minitorch.graph.passes.algebra import algebra, simplifying
+from minitorch.graph.passes.cse import cse, sharing
+from minitorch.graph.passes.fold import fold, folding
+from minitorch.graph.passes.loops import Pass, inside
+from minitorch.graph.passes.optimize import PASSES, run_pass, same_nodes, verify_pass
 from minitorch.graph.passes.rematerialize import rematerialize
 from minitorch.graph.passes.rewrite import rebuild, rewrite, simple
+from minitorch.graph.passes.simplify import simplify
 from minitorch.ops.elementwise import binary
 from tests.minitorch.graph import random_graphs as graphs
 
@@ -37,6 +43,35 @@ def test_random_graphs_agree_when_all_that_is_cheap_is_computed_again() -> None:
         changed += operators(after) > operators(before)
         assert graphs.largest_difference(graph.run(after), want) <= 1e-9, seed
     assert changed >= 5
+
+
+def left_by(walk: Pass) -> int:
+    """How many of 40 random graphs a walk leaves with something to do for its rules."""
+    unfinished = 0
+    for seed in range(40):
+        graph = graphs.RandomGraph(seed)
+        fed = set(graph.feeds)
+        after = walk(list(graph.fetches), fed)
+        assert graphs.largest_difference(graph.run(after), graph.run(graph.fetches)) <= 1e-9, seed
+        unfinished += any(not same_nodes(p(after, fed), after) for p in (fold, algebra, cse))
+    return unfinished
+
+
+def test_one_walk_leaves_nothing_to_do() -> None:
+    assert left_by(inside(simplify)) == 0
+
+
+def test_a_walk_that_does_not_ask_again_is_found_out() -> None:
+    def once(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
+        rules = (folding(fed), simplifying(fetches, fed), sharing(fed))
+
+        def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+            answers = (each(node, inputs) for each in rules)
+            return next((answer for answer in answers if answer is not None), None)
+
+        return rewrite(fetches, rule, fed)
+
+    assert left_by(inside(once)) > 0
 
 
 def operators(fetches: list[Node]) -> int:

@@ -130,7 +130,7 @@ WORK: dict[str, Callable[[Node, Node], Any]] = {
     "optimize": lambda fetch, x: tf.optimize(fetch, [x]),
     "verify": lambda fetch, x: verify([fetch]),
     **{f"run, {name}": run_by(name) for name in ("compiled", "interpreter", "tokens", "arena")},
-    **{name: one_pass(name) for name in PASSES},
+    **{name: one_pass(name) for name in (*PASSES, "simplify")},
 }
 
 
