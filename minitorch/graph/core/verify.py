@@ -46,38 +46,42 @@ def verify(
     """
     nodes = list_needed(fetches, fed)
     schedule(fetches, fed)  # which refuses a cycle
-    inferred: dict[object, Spec] = {}
+    right: set[object] = set()
     for node in nodes:
         if node.op is not None and node not in fed and (checked is None or node not in checked):
-            _verify_node(node, node.op, after, inferred)
+            _verify_node(node, node.op, after, right)
     if checked is not None:
         checked.become(nodes)
 
 
-def _verify_node(node: Node, op: Op, after: str, inferred: dict[object, Spec]) -> None:
+def _verify_node(node: Node, op: Op, after: str, right: set[object]) -> None:
     """Raise unless a node has the type that its operator infers, as far as shapes are known.
 
     Args:
-        inferred: what operators gave before, by their addresses and the types of their inputs.
+        right: operators, by their addresses, with types that were found right before.
     """
     if isinstance(op, While):
         _verify_loop(node, after)
-    if UnknownShape in [type(source.shape) for source in (*node.inputs, node)]:
+    types: list[object] = [id(op)]
+    for each in (node, *node.inputs):
+        if type(each.shape) is UnknownShape:
+            return
+        types += (each.dtype, tuple(each.shape))
+    key = tuple(types)
+    if key in right:
         return
-    specs = [Spec(tuple(source.shape), source.dtype) for source in node.inputs]
-    key = (id(op), *specs)
     try:
-        spec = inferred[key] if key in inferred else inferred.setdefault(key, op.infer(*specs))
+        spec = op.infer(*[Spec(tuple(source.shape), source.dtype) for source in node.inputs])
     except MinitorchError as error:
         raise node.error(
             f"{after}: node {node.name!r} does not fit its inputs: {error}."
         ) from error
-    fits = tuple.__eq__(spec.shape, node.shape) or agree(spec.shape, node.shape)
-    if spec.dtype != node.dtype or not fits:
+    if spec.dtype != node.dtype or not agree(spec.shape, node.shape):
         raise node.error(
             f"{after}: node {node.name!r} has {node.dtype} {tuple(node.shape)}, but {op.name} "
             f"gives {spec.dtype} {tuple(spec.shape)}."
         )
+    right.add(key)
 
 
 _verified: weakref.WeakSet[While] = weakref.WeakSet()

@@ -147,12 +147,7 @@ class _Group:
     def as_node(self, node: Node, alone: bool = False) -> Node | None:
         """Return the node of the whole group; `alone`: None when no kernel computes it."""
         dtypes = [leaf.dtype for leaf in self.leaves]
-        inside = node.inputs[0] if isinstance(node.op, Reduction) else node
-        unknown = isinstance(inside.shape, UnknownShape)
-        count = None if unknown else numel(tuple(inside.shape))
-        folded = len(node.op.dims) if isinstance(node.op, Reduction) else 0
-        runs = None if unknown else self._runs(tuple(inside.shape), folded)
-        least = self._from_size(dtypes, count, runs)
+        least = self._from_size(node, dtypes)
         if alone and least is None:
             return None
         if isinstance(node.op, Reduction):
@@ -161,18 +156,19 @@ class _Group:
         op = Fused(self.parts, dtypes, least, origins=self.origins)
         return rebuild(op, *self.leaves)
 
-    def _runs(self, whole: tuple[int | None, ...], folded: int) -> Runs | None:
-        """Return the runs of the group, where the shapes of all its inputs are known."""
-        if any(isinstance(leaf.shape, UnknownShape) for leaf in self.leaves):
-            return None
-        return runs_of(self.parts, [tuple(leaf.shape) for leaf in self.leaves], whole, folded)
-
-    def _from_size(
-        self, dtypes: Sequence[DType], count: int | None, runs: Runs | None
-    ) -> int | None:
+    def _from_size(self, node: Node, dtypes: Sequence[DType]) -> int | None:
         """Return the number of elements from which a kernel computes; None where none does."""
+        reduces = isinstance(node.op, Reduction)
+        shape = node.inputs[0].shape if reduces else node.shape
+        if isinstance(shape, UnknownShape):
+            return from_size(self.parts, dtypes)
+        count = numel(tuple(shape))
         if count is not None and count < machine().smallest:
             return None
+        runs = None
+        if not any(isinstance(leaf.shape, UnknownShape) for leaf in self.leaves):
+            shapes = [tuple(leaf.shape) for leaf in self.leaves]
+            runs = runs_of(self.parts, shapes, tuple(shape), len(node.op.dims) if reduces else 0)
         least = from_size(self.parts, dtypes, runs)
         if least is None or count is None:
             return least

@@ -45,15 +45,7 @@ class FusedSequence(Op):
         self._function = _expression(self.parts)
 
     def infer(self, *specs: Spec) -> Spec:
-        results: list[Spec] = []
-        spec_of: dict[object, Spec] = {}  # many parts are one operator on inputs of one type
-        for op, operands in self.parts:
-            inputs = [results[-1 - i] if i < 0 else specs[i] for i in operands]
-            key = (id(op), *inputs)
-            if key not in spec_of:
-                spec_of[key] = op.infer(*inputs)
-            results.append(spec_of[key])
-        return results[-1]
+        return _infer(self.parts, specs)
 
     def find_culprit(self, *specs: Spec) -> Origin | None:
         """Return the node, as it was before fusion, that cannot take inputs of these specs."""
@@ -207,6 +199,15 @@ def kernel_reduction(op: Reduction) -> str:
     if isinstance(op, Extreme):
         return "amax" if op.largest else "amin"
     return "sum"
+
+
+@functools.lru_cache(maxsize=1024)
+def _infer(parts: Parts, specs: Sequence[Spec]) -> Spec:
+    """Return what the parts give: a large graph has many groups that are equal."""
+    results: list[Spec] = []
+    for op, operands in parts:
+        results.append(op.infer(*[results[-1 - i] if i < 0 else specs[i] for i in operands]))
+    return results[-1]
 
 
 def _expression(parts: Parts) -> Callable[..., Array]:
