@@ -101,8 +101,10 @@ def _find_pass(name: str) -> Pass:
     return named
 
 
-FIRST = ("dead_code", "loop_values", "simplify", "shape_only", "transposes", "loop_invariants")
-FIRST += ("matmul_chain", "merge_matmuls")  # `simplify` is fold, algebra and cse in one walk
+FIRST = (
+    *("dead_code", "loop_values", "simplify", "shape_only", "transposes", "loop_invariants"),
+    *("matmul_chain", "merge_matmuls"),
+)  # `simplify` is fold, algebra and cse in one walk
 LAST = ("fuse", "cse again", "rematerialize")  # once, when nothing else finds anything to do
 THOROUGH = ("simplify",)  # finds nothing in what it has made itself
 ROUNDS = 4
