@@ -22,14 +22,14 @@ from ..core.node import Constant, Node, UnknownShape
 from ..core.order import schedule
 from ..memory.aliasing import SHAPED
 from .placed import PlaceEach, sum_of_placed
-from .rewrite import Rule, rebuild, rewrite, simple, until_settled
+from .rewrite import Rule, UntilSettled, rebuild, rewrite, simple
 
 Simplify = Callable[..., Node | None]
 
 
 def algebra(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches simplified until no rule applies any more."""
-    return rewrite(fetches, until_settled([simplifying(fetches, fed)]), fed)
+    return rewrite(fetches, UntilSettled(simplifying(fetches, fed)), fed)
 
 
 def simplifying(fetches: Sequence[Node], fed: Collection[Node]) -> Rule:

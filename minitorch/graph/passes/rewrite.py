@@ -71,32 +71,35 @@ def rewrite(
     return [new.get(node, node) for node in fetches]
 
 
-def until_settled(rules: Sequence[Rule]) -> Rule:
-    """Return a rule that asks the first of `rules` that applies, and all again about its answer.
+class UntilSettled:
+    """A rule that asks the first of `rules` that applies, and all again about its answer.
 
     Only nodes that a rule has built are asked about again; those it was given have been already.
+    Two functions that call each other would hold the graph until the collector comes.
     """
-    begin = fresh_id()
-    done: set[Node] = set()
 
-    def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        for each in rules:
+    def __init__(self, *rules: Rule) -> None:
+        self.rules = rules
+        self.begin = fresh_id()
+        self.done: set[Node] = set()
+
+    def __call__(self, node: Node, inputs: tuple[Node, ...]) -> Node | None:
+        """Return what stands for a node, or None to leave it."""
+        for each in self.rules:
             instead = each(node, inputs)
             if instead is not None:
-                return instead if instead is node else settle(instead)
+                return instead if instead is node else self._settle(instead)
         return None
 
-    def settle(node: Node) -> Node:
-        if node.id < begin or node.op is None or node in done:
+    def _settle(self, node: Node) -> Node:
+        if node.id < self.begin or node.op is None or node in self.done:
             return node
-        done.add(node)
-        inputs = tuple([settle(source) for source in node.inputs])
-        instead = rule(node, inputs)
+        self.done.add(node)
+        inputs = tuple([self._settle(source) for source in node.inputs])
+        instead = self(node, inputs)
         after = over(node, inputs, ()) if instead is None else instead
-        done.add(after)
+        self.done.add(after)
         return after
-
-    return rule
 
 
 def replace_nodes(nodes: tuple[Node, ...], new: Mapping[Node, Node]) -> tuple[Node, ...]:

@@ -6,10 +6,10 @@ from ..core.node import Node
 from .algebra import simplifying
 from .cse import sharing
 from .fold import folding
-from .rewrite import rewrite, until_settled
+from .rewrite import UntilSettled, rewrite
 
 
 def simplify(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches as the three passes would leave them, asked until none finds anything."""
-    rules = (folding(fed), simplifying(fetches, fed), sharing(fed))
-    return rewrite(fetches, until_settled(rules), fed)
+    rule = UntilSettled(folding(fed), simplifying(fetches, fed), sharing(fed))
+    return rewrite(fetches, rule, fed)
