@@ -33,7 +33,8 @@ def sharing(fed: Collection[Node]) -> Rule:
         key = (kind, node.device, *map(id, inputs))
         known = first.get(key)
         if known is None:
-            known = first[key] = over(node, inputs, ())
+            same = inputs is node.inputs
+            known = first[key] = node if same else over(node, inputs, ())
         return known
 
     def _canonical(source: Node) -> Node:
