@@ -24,7 +24,7 @@ import numpy as np
 from . import engine, kernels, pool
 from .row_kernels.softmax import power
 from .rows import across, fold
-from .text import KERNEL, LANES, Text
+from .text import KERNEL, LANES, OWN_CODE, Text
 
 _Array = np.ndarray[Any, Any]
 ROWS = 24  # of queries at a time: a multiple of what fits into registers
@@ -33,8 +33,9 @@ LINE = 64  # bytes of a line of the caches
 FORWARD = ("q", "k", "v", "out")
 BACKWARD = ("q", "k", "v", "g", "dq", "dk", "dv")
 SIZES = ("length", "keys", "terms", "features", "causal", "middle", "inner", "rows")
-_MULTIPLY = """define internal void @multiply(i64 %m, i64 %n, i64 %depth, ptr %a, i64 %a_row,
-  i64 %a_step, ptr %b, i64 %b_step, i64 %b_block, ptr %c, i64 %c_row, i1 %adds) noinline"""
+_MULTIPLY = f"""define internal void @multiply(i64 %m, i64 %n, i64 %depth, ptr %a, i64 %a_row,
+  i64 %a_step, ptr %b, i64 %b_step, i64 %b_block, ptr %c, i64 %c_row, i1 %adds)
+  noinline {OWN_CODE}"""
 
 
 def _define_multiply(outer: Text) -> None:

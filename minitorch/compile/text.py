@@ -335,7 +335,9 @@ class Text:
         return f"{above}\n{head} {{\nentry:\n{body}\n}}\n"
 
 
-KERNEL = "define void @kernel(i64 %lo, i64 %hi, ptr %table)"
+# Loops stay loops: code that calls the C library's memset or memcpy cannot be kept on disk.
+OWN_CODE = '"no-builtins"'
+KERNEL = f"define void @kernel(i64 %lo, i64 %hi, ptr %table) {OWN_CODE}"
 
 
 def literal(value: float, single: bool) -> str:

@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from minitorch.compile import code_cache, engine
-from minitorch.compile.text import KERNEL
+from minitorch.compile import attention, code_cache, engine
+from minitorch.compile.text import KERNEL, OWN_CODE
 
 STEP = """
 import sys
@@ -75,8 +76,11 @@ def test_without_a_home_each_process_compiles(tmp_path: Path) -> None:
 
 
 def _object_file(body: str, more: str = "") -> bytes:
+    return _compiled(f"{more}\n{KERNEL} {{\n{body}\n  ret void\n}}\n")
+
+
+def _compiled(text: str) -> bytes:
     machine = engine.target_machine(reloc="pic", codemodel="small")
-    text = f"{more}\n{KERNEL} {{\n{body}\n  ret void\n}}\n"
     return bytes(machine.emit_object(engine._optimise(engine._llvm(), text, machine)))
 
 
@@ -92,3 +96,10 @@ def test_code_that_needs_something_from_outside_is_not_kept(body: str, more: str
     assert code_cache.link_code(_object_file(body, more), "kernel") is None
     assert code_cache.link_code(_object_file("  store i64 %lo, ptr %table"), "kernel")
     assert code_cache.link_code(_object_file("  store i64 %lo, ptr %table"), "another") is None
+
+
+@pytest.mark.parametrize("module", [attention._forward, attention._backward])
+def test_loops_that_clear_memory_are_kept_as_loops(module: Callable[[str], str]) -> None:
+    text = module("float32")
+    assert code_cache.link_code(_compiled(text), "kernel")
+    assert code_cache.link_code(_compiled(text.replace(OWN_CODE, "")), "kernel") is None  # memset
