@@ -69,13 +69,14 @@ def torchrun(*arguments: object, **environment: str) -> "subprocess.Popen[str]":
 
 
 AGENT = """
-    import faulthandler, runpy, signal, sys
+    import faulthandler, os, runpy, signal, sys
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
     ranks, restarts, *sys.argv = sys.argv[1:]
 
     def script():
         faulthandler.register(signal.SIGTERM, chain=True)  # where a rank hangs that is ended
+        print("restart", os.environ["TORCHELASTIC_RESTART_COUNT"], flush=True)
         runpy.run_path(sys.argv[0], run_name="__main__")
 
     config = LaunchConfig(
@@ -139,9 +140,11 @@ def test_after_a_restart_training_ends_bit_for_bit_as_without(
     # three ranks: then the order of the buckets may decide how sums are rounded
     as_torchrun(python, 3, port, Path(train), tmp_path / "through", 10, -1)
     # torchrun's agent, whose ranks are forks: seven imports of torch are most of such a run. A fork
-    # of a program with threads may hang before its first line, so it may restart more than once.
+    # of a program with threads may hang, deaf to SIGTERM: only then may it restart once more.
     (agent,) = python(AGENT, [3, 3, train, tmp_path / "restarted", 10, 7])
     assert agent.status == 0, agent.errors
+    assert "restart 1" in agent.output
+    assert "restart 2" not in agent.output or "Unable to shutdown process" in agent.errors
     assert (tmp_path / "through" / "began").read_text() == "0"
     assert (tmp_path / "restarted" / "began").read_text() == "6"
     through, restarted = end(tmp_path / "through", 3), end(tmp_path / "restarted", 3)

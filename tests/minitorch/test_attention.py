@@ -28,7 +28,7 @@ def the_same_draws() -> None:
 @pytest.fixture(params=["a kernel", "panels"])
 def by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """What attends where nothing is masked or dropped, whatever this processor is."""
-    monkeypatch.setattr(compiled, "_has_avx_2", lambda: request.param == "a kernel")
+    monkeypatch.setattr(compiled, "_has_avx_2_alone", lambda: request.param == "a kernel")
     return str(request.param)
 
 
@@ -103,7 +103,7 @@ def test_a_wrong_gradient_would_not_pass_for_torchs(by: str) -> None:
 def test_blocks_of_keys_have_the_gradients_of_all(
     causal: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(compiled, "_has_avx_2", lambda: False)
+    monkeypatch.setattr(compiled, "_has_avx_2_alone", lambda: False)
     arrays = RNG.normal(size=(4, 2, 300, 8))
     whole = attention_panels.gradients(*arrays, attention_panels.Weighing(0.3, causal))
     monkeypatch.setattr(attention_panels, "UNPACKED", 2**14)  # 32 keys of 64 rows

@@ -28,27 +28,27 @@ def sharing(fed: Collection[Node]) -> Rule:
             kind = kinds[op] = numbers.setdefault(signature(op), len(numbers))
         for source in inputs:  # `rewrite` asks about no constants
             if source.op is None and isinstance(source, Constant):
-                inputs = tuple([_canonical(s) for s in inputs])
+                inputs = tuple([canonical_of(s) for s in inputs])
                 break
         key = (kind, node.device, *map(id, inputs))
-        known = first.get(key)
-        if known is None:
+        canonical = first.get(key)
+        if canonical is None:
             same = inputs is node.inputs
-            known = first[key] = node if same else over(node, inputs, ())
-        return known
+            canonical = first[key] = node if same else over(node, inputs, ())
+        return canonical
 
-    def _canonical(source: Node) -> Node:
+    def canonical_of(source: Node) -> Node:
         if source.op is not None or not isinstance(source, Constant) or source in fed:
             return source
-        known = constants.get(source)
-        if known is None:
+        canonical = constants.get(source)
+        if canonical is None:
             value = source.value
-            known = source
+            canonical = source
             if value.nbytes <= SMALL:
                 key = (source.device, value.dtype, value.shape, value.tobytes())
-                known = first.setdefault(key, source)
-            constants[source] = known
-        return known
+                canonical = first.setdefault(key, source)
+            constants[source] = canonical
+        return canonical
 
     return rule
 

@@ -306,7 +306,7 @@ class TurnedRows:
 
 
 @functools.cache
-def _has_avx_2() -> bool:
+def _has_avx_2_alone() -> bool:
     from ...compile import engine
 
     return engine.vector_registers() == (16, 256)
@@ -327,7 +327,7 @@ def attend(arrays: Sequence[Array], results: Sequence[Array], scale: float, caus
     are BLAS's, which shares each.
     """
     lead, dtype = arrays[0].shape[:-2], arrays[0].dtype
-    if len(lead) > 3 or not compiles(dtype) or not _has_avx_2():
+    if len(lead) > 3 or not compiles(dtype) or not _has_avx_2_alone():
         return False
     if 2 * math.prod(lead) < get_num_threads():
         return False

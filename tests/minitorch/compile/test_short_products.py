@@ -17,7 +17,7 @@ F = minitorch.nn.functional
 @pytest.fixture(autouse=True)
 def _as_with_avx_512(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "_outruns_blas", lambda: True)
-    monkeypatch.setattr(compiled, "_has_avx_2", lambda: False)
+    monkeypatch.setattr(compiled, "_has_avx_2_alone", lambda: False)
 
 
 def drawn(*shape: int, dtype: str = "float32") -> Any:
