@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import minitorch
-from minitorch.errors import ArgumentError
+from minitorch.errors import ArgumentError, ShapeError
 from minitorch.nn import functional as F
 from minitorch.ops.elementwise import compiled
 from minitorch.ops.networks import attention_panels
@@ -241,3 +241,12 @@ def test_dropout_takes_probabilities_alone(tokens: int) -> None:
     F.scaled_dot_product_attention(x, x, x, dropout_p=1.0).sum().backward()
     assert x.grad is not None
     assert not x.grad.numpy().any()
+
+
+def test_what_is_no_matrix_and_a_scale_that_is_no_number_are_refused() -> None:
+    x: Any = minitorch.ones(1, 2, 4)
+    word: Any = "x"
+    with pytest.raises(ArgumentError, match=r"scale = 'x', expected a number"):
+        F.scaled_dot_product_attention(x, x, x, scale=word)
+    with pytest.raises(ShapeError, match=r"query \(4,\)"):
+        F.scaled_dot_product_attention(x[0, 0], x[0, 0], x[0, 0])

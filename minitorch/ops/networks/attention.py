@@ -1,6 +1,7 @@
 """Attention and embeddings."""
 
 import math
+import numbers
 from typing import Any
 
 import numpy as np
@@ -50,8 +51,9 @@ def scaled_dot_product_attention(
         enable_gqa: groups of query heads share the heads of key and value.
 
     Raises:
-        ShapeError: E differs, or S of key and value.
-        ArgumentError: both a mask and `is_causal`, or `dropout_p` is not a probability.
+        ShapeError: fewer than two axes; E differs, or S of key and value.
+        ArgumentError: both a mask and `is_causal`, `dropout_p` is not a probability, or `scale`
+            no number.
         DTypeError: the mask is neither of bools nor of floats.
 
     Source: Vaswani et al., arXiv:1706.03762, 2017, section 3.2.1.
@@ -65,25 +67,8 @@ def scaled_dot_product_attention(
         return cast_to(mixed, dtype)
     if enable_gqa:
         return _attend_in_groups(query, key, value, attn_mask, dropout_p, is_causal, scale)
+    _check(query, key, value, attn_mask, dropout_p, is_causal, scale)
     rows, keys = query.shape, key.shape
-    if rows[-1] != keys[-1] or keys[-2] != value.shape[-2]:
-        raise ShapeError(
-            f"scaled_dot_product_attention: got query {tuple(query.shape)}, key "
-            f"{tuple(key.shape)}, value {tuple(value.shape)}, expected (..., L, E), (..., S, E), "
-            "(..., S, Ev)."
-        )
-    if attn_mask is not None and is_causal:
-        raise ArgumentError("scaled_dot_product_attention: got a mask and is_causal, expected one.")
-    if attn_mask is not None and as_dtype(attn_mask.dtype).kind not in "bf":
-        raise DTypeError(
-            f"scaled_dot_product_attention: got a mask of {attn_mask.dtype}, expected bools (True "
-            "where attention goes) or floats to add. Compare first: mask == 1."
-        )
-    if not 0.0 <= dropout_p <= 1.0:
-        raise ArgumentError(
-            f"scaled_dot_product_attention: got dropout_p = {dropout_p}, expected a probability, "
-            "0 to 1."
-        )
     factor = 1.0 / math.sqrt(rows[-1]) if scale is None else scale
     masks = () if attn_mask is None else (attn_mask,)
     at_once = not dropout_p or (dropout_p < 1 and max(rows[-2] or 0, keys[-2] or 0) >= LONG)
@@ -94,6 +79,33 @@ def scaled_dot_product_attention(
     weights = _weights(query, key, attn_mask, factor, is_causal)
     result: Kind = matmul(dropout(weights, dropout_p) if dropout_p else weights, value)
     return result
+
+
+def _check(
+    query: Kind, key: Kind, value: Kind, mask: Any, p: float, causal: bool, scale: Any
+) -> None:
+    """Raise what `scaled_dot_product_attention` says of its arguments."""
+    rows, keys, values = query.shape, key.shape, value.shape
+    if min(map(len, (rows, keys, values))) < 2 or rows[-1] != keys[-1] or keys[-2] != values[-2]:
+        raise ShapeError(
+            f"scaled_dot_product_attention: got query {tuple(rows)}, key {tuple(keys)}, value "
+            f"{tuple(values)}, expected (..., L, E), (..., S, E), (..., S, Ev)."
+        )
+    if mask is not None and causal:
+        raise ArgumentError("scaled_dot_product_attention: got a mask and is_causal, expected one.")
+    if mask is not None and as_dtype(mask.dtype).kind not in "bf":
+        raise DTypeError(
+            f"scaled_dot_product_attention: got a mask of {mask.dtype}, expected bools (True "
+            "where attention goes) or floats to add. Compare first: mask == 1."
+        )
+    if not 0.0 <= p <= 1.0:
+        raise ArgumentError(
+            f"scaled_dot_product_attention: got dropout_p = {p}, expected a probability, 0 to 1."
+        )
+    if not (isinstance(scale, numbers.Real | None) or hasattr(scale, "dtype")):
+        raise ArgumentError(
+            f"scaled_dot_product_attention: got scale = {scale!r}, expected a number or None."
+        )
 
 
 def _attend_in_groups(query: Kind, key: Kind, value: Kind, mask: Any, *options: Any) -> Kind:
