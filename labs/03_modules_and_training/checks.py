@@ -167,6 +167,19 @@ def run_layer(weight, bias, x):
     return layer(mt.tensor(x)).detach().numpy()
 
 
+def run_layer_backward(x, arriving, seed):
+    """Return (W, gradients of x, W and b) of a new layer, for an adjoint of its output."""
+    import numpy as np
+
+    import minitorch as mt
+
+    layer = Linear(x.shape[1], arriving.shape[1], np.random.default_rng(seed))
+    inputs = mt.tensor(x, requires_grad=True)
+    (layer(inputs) * mt.tensor(arriving)).sum().backward()
+    grads = [p.grad for p in (inputs, layer.weight, layer.bias)]
+    return layer.weight.detach().numpy(), [None if g is None else g.numpy() for g in grads]
+
+
 @check("Linear", weight=2)
 def the_layer_computes_x_w_transposed_plus_b(student, rng):
     """the layer gives x W^T + b for any number of rows"""
@@ -204,6 +217,24 @@ def weight_and_bias_are_parameters(student, rng):
             f"{arrays['bias'].shape}, expected (3, 5) and (3,)."
         )
     close(arrays["bias"], np.zeros(3), called="bias of a new layer", hint="It starts at zero.")
+    if names != ["weight", "bias"]:
+        raise Feedback(
+            f"The parameters of Linear(5, 3, rng) come as {', '.join(names)}.",
+            hint="Set self.weight first: later cells take the two in that order.",
+        )
+
+
+@check("Linear", requires="weight_and_bias_are_parameters")
+def the_layer_can_learn(student, rng):
+    """gradients of the output arrive at x, weight and bias"""
+    x, arriving = (rng.normal(size=s).astype(np.float32) for s in ((5, 4), (5, 3)))
+    w, grads = student.probe(run_layer_backward, x=x, arriving=arriving, seed=0)
+    hint = "Only operations on tensors are recorded: no .detach(), no .numpy() in forward."
+    expected = arriving @ w, arriving.T @ x, arriving.sum(axis=0)
+    for name, grad, wanted in zip(("x", "weight", "bias"), grads, expected, strict=True):
+        if grad is None:
+            raise Feedback(f"After backward() {name} has no gradient.", hint=hint)
+        close(grad, wanted, called=f"gradient of {name}", hint=hint)
 
 
 @check("Linear", weight=2)
@@ -235,9 +266,12 @@ def the_signal_keeps_its_size(student, rng):
 def weights_are_drawn_from_the_generator(student, rng):
     """weights are normal numbers from `rng`: one state, one layer"""
     seed = int(rng.integers(1000))
-    first, same_seed, other_seed = (
-        student.probe(describe_new_layer, n_in=100, n_out=100, seed=s)[1][0]
+    layers = (
+        student.probe(describe_new_layer, n_in=100, n_out=100, seed=s)
         for s in (seed, seed, seed + 1)
+    )
+    first, same_seed, other_seed = (
+        dict(zip(names, values, strict=True)).get("weight", np.zeros(1)) for names, values in layers
     )
     hint = "Two layers made with equal generators are equal; all randomness is rng.normal's."
     if not np.array_equal(first, same_seed) or np.array_equal(first, other_seed):
@@ -253,7 +287,8 @@ def weights_are_drawn_from_the_generator(student, rng):
 def run_optimizer(name, arrays, grads, settings, rates):
     """Take a step for each item of `grads`; a None in it leaves its parameter without gradient.
 
-    Return (values after each step, same objects in the same memory, gradients as they were left).
+    Return (values after each step, same objects in the same memory, the gradients of each step as
+    they are at the end).
     """
     import numpy as np
 
@@ -269,8 +304,9 @@ def run_optimizer(name, arrays, grads, settings, rates):
         optimizer.lr = rate if rate is not None else optimizer.lr
         optimizer.step()
         path.append([p.detach().numpy().copy() for p in params])
-        grads_after.append([None if p.grad is None else p.grad.numpy().copy() for p in params])
-    return path, [p.detach().numpy().ctypes.data for p in params] == before, grads_after
+        grads_after.append([p.grad for p in params])
+    left = [[None if g is None else g.numpy() for g in grads] for grads in grads_after]
+    return path, [p.detach().numpy().ctypes.data for p in params] == before, left
 
 
 SHAPES = ((2, 3), (4,), (1,))
@@ -288,6 +324,15 @@ def ask_optimizer(student, name, arrays, grads, rates=None, **settings):
     return student.probe(
         run_optimizer, name=name, arrays=arrays, grads=grads, settings=settings, rates=rates
     )
+
+
+def require_gradients(name, left):
+    """Raise Feedback where a step has taken the gradients away."""
+    if any(g is None for step in left for g in step):
+        raise Feedback(
+            f"After {name}.step() a gradient is None.",
+            hint="zero_grad() takes gradients away, before the next backward; step leaves them.",
+        )
 
 
 def require_movement(name, arrays, path):
@@ -365,6 +410,7 @@ def gradients_are_left_alone(student, rng):
     """the gradients are the same afterwards, in the second step too"""
     arrays, grads = draw_arrays_and_grads(rng, 3)
     _, _, grads_after = ask_optimizer(student, "SGD", arrays, grads, lr=0.3, momentum=0.5)
+    require_gradients("SGD", grads_after)
     hint = "Is the velocity an array of its own, or is it the gradient under another name?"
     close(grads_after, grads, called="gradients after SGD.step()", hint=hint)
 
@@ -456,6 +502,7 @@ def adam_leaves_gradients_and_memory_alone(student, rng):
     _, same, grads_after = ask_optimizer(student, "Adam", arrays, grads, **ADAM)
     if not same:
         raise Feedback("After Adam.step() a parameter lies somewhere else.", hint="p -= ...")
+    require_gradients("Adam", grads_after)
     hint = "Which of your steps in place begins with the gradient itself?"
     close(grads_after, grads, called="gradients after Adam.step()", hint=hint)
 
@@ -558,6 +605,12 @@ def run_train_step(w, batches, lr, stale):
     weight.grad = mt.tensor(stale)
     step_grads, calls = [], []
 
+    class Product:
+        def forward(self, x):
+            return x @ weight
+
+        __call__ = forward
+
     class Recorder:
         def zero_grad(self):
             calls.append("zero_grad")
@@ -571,9 +624,7 @@ def run_train_step(w, batches, lr, stale):
             with mt.no_grad():
                 weight.sub_(lr * mt.tensor(step_grads[-1].astype(w.dtype)))
 
-    losses = [
-        train_step(lambda x: x @ weight, Recorder(), mt.tensor(x), mt.tensor(y)) for x, y in batches
-    ]
+    losses = [train_step(Product(), Recorder(), mt.tensor(x), mt.tensor(y)) for x, y in batches]
     floats = [float(loss) if isinstance(loss, float) else repr(type(loss)) for loss in losses]
     return floats, step_grads, weight.detach().numpy(), calls
 

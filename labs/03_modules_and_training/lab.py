@@ -244,8 +244,9 @@ predicted_growth = (64 / 2) ** (20 / 2)
 class Linear(Module):
     """x W^T + b, from (..., n_in) to (..., n_out), as `torch.nn.Linear` computes it.
 
-    Attributes: `weight`, (n_out, n_in), drawn with the NumPy generator `rng` from a normal
-    distribution with mean 0 and the standard deviation of the formula; `bias`, (n_out,), zeros.
+    Attributes, set in this order: `weight`, (n_out, n_in), drawn with the NumPy generator `rng`
+    from a normal distribution with mean 0 and the standard deviation of the formula; `bias`,
+    (n_out,), zeros.
     """
 
     def __init__(self, n_in, n_out, rng):

@@ -243,6 +243,26 @@ class Linear(Module):
         return x @ self.weight.T + self.bias
 
 
+# %% wrong="the_bias_first" question="Linear" check="weight_and_bias_are_parameters" says="Set self.weight first"
+class Linear(Module):
+    def __init__(self, n_in, n_out, rng):
+        self.bias = Parameter(np.zeros(n_out))
+        self.weight = Parameter(rng.normal(size=(n_out, n_in)) * np.sqrt(2 / n_in))
+
+    def forward(self, x):
+        return x @ self.weight.T + self.bias
+
+
+# %% wrong="computes_on_arrays" question="Linear" check="the_layer_can_learn" says="Only operations on tensors"
+class Linear(Module):
+    def __init__(self, n_in, n_out, rng):
+        self.weight = Parameter(rng.normal(size=(n_out, n_in)) * np.sqrt(2 / n_in))
+        self.bias = Parameter(np.zeros(n_out))
+
+    def forward(self, x):
+        return mt.tensor(x.detach().numpy() @ self.weight.detach().numpy().T) + self.bias
+
+
 # %% wrong="new_tensors_with_old_names" question="SGD" check="a_step_goes_against_the_gradient" says="an old name"
 class SGD(Optimizer):
     def __init__(self, parameters, lr, momentum=0.0):
@@ -275,6 +295,45 @@ class SGD(Optimizer):
                 if old is not None:
                     self.velocities[i] += self.momentum * old
                 p -= self.lr * self.velocities[i]
+
+
+# %% wrong="the_first_velocity_is_the_gradient" question="SGD" check="gradients_are_left_alone" says="under another name"
+class SGD(Optimizer):
+    def __init__(self, parameters, lr, momentum=0.0):
+        super().__init__(parameters)
+        self.lr = lr
+        self.momentum = momentum
+        self.velocities = [None] * len(self.parameters)
+
+    def step(self):
+        with mt.no_grad():
+            for k, p in enumerate(self.parameters):
+                if p.grad is None:
+                    continue
+                if self.velocities[k] is None:
+                    self.velocities[k] = p.grad
+                else:
+                    self.velocities[k] *= self.momentum
+                    self.velocities[k] += p.grad
+                p -= self.lr * self.velocities[k]
+
+
+# %% wrong="clears_the_gradients" question="SGD" check="gradients_are_left_alone" says="zero_grad() takes gradients away"
+class SGD(Optimizer):
+    def __init__(self, parameters, lr, momentum=0.0):
+        super().__init__(parameters)
+        self.lr = lr
+        self.momentum = momentum
+        self.velocities = [0.0] * len(self.parameters)
+
+    def step(self):
+        with mt.no_grad():
+            for k, p in enumerate(self.parameters):
+                if p.grad is None:
+                    continue
+                self.velocities[k] = self.momentum * self.velocities[k] + p.grad
+                p -= self.lr * self.velocities[k]
+        self.zero_grad()
 
 
 # %% wrong="no_momentum" question="SGD" check="velocities_gather_gradients" says="one velocity a parameter"

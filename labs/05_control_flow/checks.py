@@ -108,6 +108,9 @@ def merge_takes_the_live_one(student, rng):
         token, _ = ask_fire(student, "merge", tokens)
         must_live(token, "A Merge with a live input", hint)
         close(token, right, called="Merge", hint="Of several live ones the first.")
+    token, _ = ask_fire(student, "merge", [DEAD, np.zeros((2, 2), np.float32)])
+    hint = "Zeros are alive, too: compare with `is`, `token is DEAD`."
+    must_live(token, "A Merge with a live token of zeros", hint)
     token, _ = ask_fire(student, "merge", [DEAD, DEAD])
     must_be_dead(
         token, "A Merge of dead inputs alone", "Nothing came, so there is nothing to send."
@@ -291,8 +294,10 @@ def run_switch_gradient(value, sign, side):
     rule = switch_gradient(node * 10.0, node)
     if not isinstance(rule, tuple | list) or len(rule) != 2:
         return None
-    token = run_in_order([rule[0]], {x: value, p: sign})[rule[0]]
-    return ("dead" if token is DEAD else token), rule[1] is None
+    tokens = run_in_order([rule[0]], {x: value, p: sign})
+    token, merges = tokens[rule[0]], [node for node in tokens if isinstance(node.op, Merge)]
+    alive = [sum(tokens.get(s) is not DEAD for s in merge.inputs) for merge in merges]
+    return ("dead" if token is DEAD else token), rule[1] is None, max(alive, default=1)
 
 
 @check("gradient_rules", weight=2)
@@ -324,11 +329,17 @@ def a_switch_has_an_adjoint_on_both_ways(student, rng):
                 answer = student.probe(run_switch_gradient, value=x, sign=sign, side=side)
             if answer is None:
                 raise Feedback("switch_gradient should return (adjoint of the data, None).")
-            token, none = answer
+            token, none, alive = answer
             what = f"switch_gradient of Switch({side}), the predicate {sign > 0},"
             must_live(token, what, hint)
             right = 10 * x if (sign > 0) == side else np.zeros((2, 3), np.float32)
             close(token, right, called=what, hint=hint)
+            if alive > 1:
+                raise Feedback(
+                    f"{what} is a Merge of {alive} live tokens.",
+                    hint="A Merge sends what comes first. What makes the zeros dead where an "
+                    "adjoint arrives?",
+                )
             if not none:
                 raise Feedback("switch_gradient: the predicate has no gradient: None.")
 

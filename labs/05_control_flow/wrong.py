@@ -1,3 +1,17 @@
+# %% wrong="takes_zeros_for_dead" question="fire" check="merge_takes_the_live_one" says="Zeros are alive"
+def fire(op, tokens):
+    if isinstance(op, Merge):
+        for token in tokens:
+            if token is not DEAD and np.any(token):
+                return token
+        return DEAD
+    if any(token is DEAD for token in tokens):
+        return DEAD
+    if isinstance(op, Switch):
+        return tokens[0] if tokens[1] == op.side else DEAD
+    return op.compute(np, *tokens)
+
+
 # %% wrong="computes_beside_the_dead" question="fire" check="deadness_spreads" says="Any dead input"
 def fire(op, tokens):
     alive = [token for token in tokens if token is not DEAD]
@@ -95,6 +109,15 @@ def cond(predicate, if_true, if_false, *inputs):
 # %% wrong="picks_with_where" question="cond" check="the_other_side_computes_nothing" says="What kills the tokens"
 def cond(predicate, if_true, if_false, *inputs):
     return mt.where(predicate, if_true(*inputs), if_false(*inputs))
+
+
+# %% wrong="zeros_that_are_always_alive" question="gradient_rules" check="a_switch_has_an_adjoint_on_both_ways" says="sends what comes first"
+def merge_gradient(out_grad, node):
+    return tuple(beside(out_grad, source) for source in node.inputs)
+
+
+def switch_gradient(out_grad, node):
+    return merge(out_grad, node.inputs[0] * 0.0), None
 
 
 # %% wrong="sends_the_adjoint_both_ways" question="gradient_rules" check="a_merge_sends_back_where_it_took" says="one should be alive"

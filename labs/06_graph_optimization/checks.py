@@ -96,12 +96,16 @@ def applied(name, steps, outputs):
     program.outputs = list(outputs)
     before = [(step.op, step.inputs) for step in program.steps]
     result = globals()[name](program)
+
+    def as_int(number):  # np.sort and its kin give NumPy's integers, which are as good
+        return number.item() if hasattr(number, "item") else number
+
     if not isinstance(result, Program):
         return type(result).__name__, [], True
     unchanged = before == [(step.op, step.inputs) for step in program.steps]
     unchanged = unchanged and program.outputs == list(outputs)
-    plain = [[s.op, list(s.inputs), s.attr] for s in result.steps]
-    return plain, list(result.outputs), unchanged
+    plain = [[s.op, [as_int(j) for j in s.inputs], s.attr] for s in result.steps]
+    return plain, [as_int(i) for i in result.outputs], unchanged
 
 
 MISSING = {
@@ -368,6 +372,10 @@ def sharing_keeps_the_values(student, rng):
     same_values(student, "cse", with_doubles(rng), rng, hint)
     for _ in range(4):
         same_values(student, "cse", random_code(rng, 24), rng, hint)
+    code, array = Code(), rng.normal(size=(1, 2000))
+    code.outputs = [code.const(array), code.const(np.where(np.arange(2000) == 1000, 7, array))]
+    hint = "The text of a long array leaves its middle out: str() of two may be equal. attr_key is not."
+    same_values(student, "cse", code, rng, hint)
 
 
 @check("cse", weight=3)
@@ -848,8 +856,9 @@ def values_live_from_their_step_to_their_last_reader(student, rng):
         b = code.emit("tanh", a)
         code.emit("neg", b)  # nobody reads it
         d = code.emit("add", a, x)
-        code.outputs = [code.emit("add", d, b), b]
-        lives = {2: (2, 5), 3: (3, 7), 4: (4, 4), 5: (5, 6), 6: (6, 7)}
+        dropped = code.emit("mul", d, code.emit("noise", attr=(0.5, (2, 3))))
+        code.outputs = [code.emit("add", dropped, b), b]
+        lives = {2: (2, 5), 3: (3, 9), 4: (4, 4), 5: (5, 7), 6: (6, 7), 7: (7, 8), 8: (8, 9)}
         compare_lives(student, code, shifted(lives, k))
 
 
@@ -1297,10 +1306,13 @@ def small_hills_are_crossed_and_large_ones_not(student, rng):
             _, name, _, _ = asked_search(student, costs, edges, alpha=alpha)
             crossed = costs["a"] < alpha * 100.0
             if (name == "b") != crossed:
+                hint = "When may a worse program wait in the queue?"
+                if costs["a"] < 100.0:
+                    hint = "It is a new best, and goes into the queue: held against which best?"
                 raise Feedback(
                     f"search with alpha {alpha}: from a program of cost 100 a rewrite leads to one "
                     f"of {costs['a']:.4g}, and from there to one of 50. It was "
-                    f"{'not ' if crossed else ''}found. When may a worse program wait in the queue?"
+                    f"{'not ' if crossed else ''}found. {hint}"
                 )
     costs = {"s": 100.0, "a": 60.0, "b": 62.0, "c": 64.0, "d": 10.0}
     edges = {"s": "ac", "a": "bb", "b": "bb", "c": "dd", "d": "dd"}

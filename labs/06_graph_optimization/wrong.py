@@ -185,6 +185,25 @@ def cse(program):
     return rebuild(program, rule)
 
 
+# %% wrong="keys_by_text" question="cse" check="sharing_keeps_the_values" says="leaves its middle out"
+def cse(program):
+    seen = {}
+
+    def rule(new, i, place):
+        step = program.steps[i]
+        if step.op == "noise":
+            return None
+        inputs = [place[j] for j in step.inputs]
+        if step.op in COMMUTATIVE:
+            inputs.sort()
+        key = (step.op, str(step.attr), tuple(inputs))
+        if key not in seen:
+            seen[key] = new.keep(step, inputs)
+        return seen[key]
+
+    return rebuild(program, rule)
+
+
 # %% wrong="shares_noise" question="cse" check="each_noise_is_its_own" says="Is a random step the same value twice"
 def cse(program):
     seen = {}
@@ -480,6 +499,16 @@ def lifetimes(program):
     return {i: life for i, life in lives.items() if program.steps[i].op not in ("input", "const")}
 
 
+# %% wrong="noise_has_no_inputs" question="lifetimes" check="values_live_from_their_step_to_their_last_reader" says="says nothing of"
+def lifetimes(program):
+    steps = program.steps
+    last = {i: i for i in range(len(steps))} | {i: len(steps) for i in program.outputs}
+    for i in reversed(range(len(steps))):
+        for j in steps[i].inputs:
+            last[j] = max(last[j], last[i] if steps[i].op in VIEWS else i)
+    return {i: (i, last[i]) for i, s in enumerate(steps) if s.inputs and s.op not in VIEWS}
+
+
 # %% wrong="plans_the_inputs_too" question="lifetimes" check="values_live_from_their_step_to_their_last_reader" says="Who brings that along"
 def lifetimes(program):
     home, lives = [], {}
@@ -639,6 +668,26 @@ def search(start, rewrites, cost, fingerprint=str, alpha=1.05, budget=30):
         if better[0] >= best[0]:
             return best
         best = better
+    return best
+
+
+# %% wrong="held_against_itself" question="search" check="small_hills_are_crossed_and_large_ones_not" says="held against which best"
+def search(start, rewrites, cost, fingerprint=str, alpha=1.05, budget=30):
+    best = (cost(start), start)
+    queue, seen = [(best[0], 0, start)], {fingerprint(start)}
+    while queue and budget > 0:
+        budget -= 1
+        _, _, program = heapq.heappop(queue)
+        for rewrite in rewrites:
+            new = rewrite(program)
+            if fingerprint(new) in seen:
+                continue
+            seen.add(fingerprint(new))
+            price = cost(new)
+            if price < best[0]:
+                best = (price, new)
+            if price < alpha * best[0]:
+                heapq.heappush(queue, (price, len(seen), new))
     return best
 
 

@@ -431,6 +431,7 @@ def propose(x, tried, seconds, count, surprises, seed):
     x: features, (points, features). tried: numbers of points; seconds: what they took.
     With 8 trials or more, all but `surprises` are those that the model finds fastest, best first;
     the others, and all before there are 8, are drawn at random by np.random.default_rng(seed).
+    The model is `fit_ridge` of x and the logarithms of seconds, with its default penalty.
     """
     rng = np.random.default_rng(seed)
     ### BEGIN SOLUTION

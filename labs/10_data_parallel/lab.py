@@ -197,7 +197,8 @@ def average_gradients(comm, params):
     """Replace each gradient by its average over the ranks: one all-reduce a parameter.
 
     Args:
-        params: parameters after backward, in the same order on all ranks; each has a `.grad`.
+        params: parameters after backward, in the same order on all ranks; each has a `.grad`,
+            of any shape and dtype; it may be a transposed view.
     """
     ### BEGIN SOLUTION
     for param in params:

@@ -573,11 +573,14 @@ def draw_used_case(rng, n):
     patterns.insert(1, [rank % 2 == odd for rank in range(n)])
     patterns = [patterns[i] for i in rng.permutation(4)]
     used = [[bool(pattern[rank]) for pattern in patterns] for rank in range(n)]
-    stale = [(rank, i) for rank in range(n) for i in range(4) if not used[rank][i]]
+    unused = patterns.index([False] * n)  # of which one rank has None, and the others what was left
+    stale = [(r, i) for r in range(n) for i in range(4) if not used[r][i] and i != unused]
     for k, at in enumerate(rng.permutation(len(stale))):  # None, or left over, some of either
         rank, i = stale[at]
         if k % 2:
             grads[rank][i] = np.full_like(grads[rank][i], np.nan)
+    rank = rng.integers(0, n)
+    grads[rank][unused] = np.full_like(grads[rank][unused], np.nan)
     return grads, used
 
 

@@ -273,6 +273,17 @@ def average_used(comm, params, used):
             param.grad = comm.all_reduce(param.grad) / comm.size
 
 
+# %% wrong="forgets_what_nobody_used" question="average_used" check="what_nobody_used_stays_as_it_was" says="left over from an earlier step"
+def average_used(comm, params, used):
+    counts = comm.all_reduce(torch.tensor([int(u) for u in used]))
+    for param, mine, count in zip(params, used, counts):
+        if count == 0:
+            param.grad = None
+            continue
+        grad = param.grad if mine else torch.zeros_like(param)
+        param.grad = comm.all_reduce(grad) / comm.size
+
+
 # %% wrong="sends_everything" question="average_used" check="what_nobody_used_stays_as_it_was" says="is something else now"
 def average_used(comm, params, used):
     comm.all_reduce(np.array(used, dtype=np.int64))

@@ -206,7 +206,10 @@ predicted_period = 191 - int(0.9 * 191) + 1
 
 # %% question="AIMD" points="6" hint1="Keep the limit as a float: 0.9 of 3 and then one more is not 3. `limit` gives its whole part." hint2="Two cases in observe: took_ms > goal_ms, and otherwise a batch that was full, size >= limit. Everything else changes nothing." hint3="After a miss the limit is 0.9 of what it was, and never below 1."
 class AIMD:
-    """Says how large the next batch may be; made with the goal in ms. Starts at 1."""
+    """Says how large the next batch may be; made with the goal in ms. Starts at 1.
+
+    It keeps fractions: 15 becomes 13.5, then 12.15, and one more makes 13.15.
+    """
 
     def __init__(self, goal_ms):
         ### BEGIN SOLUTION
@@ -216,7 +219,7 @@ class AIMD:
 
     @property
     def limit(self):
-        """The most queries that the next batch may have: an int, at least 1."""
+        """The most queries that the next batch may have: an int, what is kept rounded down."""
         ### BEGIN SOLUTION
         return int(self.exact)
         ### END SOLUTION
@@ -373,7 +376,7 @@ def open_loop(arrivals_ms, service_ms):
     """Return the latency of each query, an array, at a server that takes one after the other.
 
     Args:
-        arrivals_ms: when each query is due, in order.
+        arrivals_ms: when each query is due, in order; an array or a list.
         service_ms: how long each takes once it is begun.
     """
     ### BEGIN SOLUTION
@@ -649,7 +652,10 @@ predicted_nothing = 0
 
 # %% question="at_deadline" points="5" hint1="First: which answers have arrived? A pair (answer, ms) counts if its ms is at most the deadline." hint2="Count how often each answer is there; of equally frequent ones the one that arrived first wins." hint3="Confidence is a share of all that were asked, also of those that are late: len(replies), not the number that arrived."
 def at_deadline(replies, deadline_ms, default):
-    """Return (answer, confidence) at the deadline.
+    """Return (answer, confidence) at the deadline: the answer that most models have given.
+
+    A reply that comes exactly at the deadline counts. Of answers that equally many have given it
+    is the one that arrived first.
 
     Args:
         replies: for each model asked (answer, ms): what it says, and when that arrives.

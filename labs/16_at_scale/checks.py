@@ -90,7 +90,7 @@ def two_sizes_and_arrays_will_do(student, rng):
     """two sizes suffice, and the rounds may be arrays"""
     a, b, _ = draw_line(rng)
     got = ask_pair(
-        student, "fit_line", {8: np.array([a + 8 * b, 1.0]), 4096: np.array([a + 4096 * b])}
+        student, "fit_line", {8: np.array([a + 8 * b, 1.0]), 4096: np.array([2.0, a + 4096 * b])}
     )
     if not (is_near(got[0], a, 1e-3) and is_near(got[1], b, 1e-3)):
         raise Feedback("two sizes: wrong.", hint="Through two points goes exactly one line.")
@@ -427,12 +427,23 @@ def a_failure_during_a_restart_costs_the_gap(student, rng):
         )
 
 
+def run_goodput(gaps):
+    """Return the caller's gaps after a call."""
+    goodput(gaps, 30.0, 4.0, 20.0)
+    return gaps
+
+
 @check("goodput", hidden=True, requires="only_what_was_written_lasts")
 def lists_will_do_and_stay_as_they_were(student, rng):
-    """gaps may be a list"""
+    """gaps may be a list, and belong to the caller"""
     gaps = [float(gap) for gap in rng.uniform(100, 900, size=int(rng.integers(3, 9)))]
     expected = compute_goodput(gaps, 30.0, 4.0, 20.0)
     if not is_near(student.call("goodput", gaps, 30.0, 4.0, 20.0), expected):
         raise Feedback(
             "goodput of a list: wrong.", hint="np.asarray makes an array of whatever comes."
+        )
+    if not np.array_equal(student.probe(run_goodput, gaps=np.array(gaps)), gaps):
+        raise Feedback(
+            "goodput changed the array that it was given.",
+            hint="gaps -= ... writes into it; gaps - ... makes a new one.",
         )

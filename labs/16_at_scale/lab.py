@@ -571,7 +571,8 @@ def goodput(gaps, interval_s, write_s, restart_s):
     """Return the share of its time for which a run does work that lasts.
 
     Args:
-        gaps: array of seconds from each failure to the next; each begins with a restart.
+        gaps: seconds from each failure to the next, an array or a list, which stays as it is; each
+            begins with a restart.
     """
     ### BEGIN SOLUTION
     left = np.maximum(0, np.asarray(gaps) - restart_s)

@@ -215,6 +215,16 @@ def goodput(gaps, interval_s, write_s, restart_s):
     return float(interval_s * intervals.sum() / np.sum(gaps))
 
 
+# %% wrong="takes_the_restart_off_in_place" question="goodput" check="lists_will_do_and_stay_as_they_were" says="changed the array"
+def goodput(gaps, interval_s, write_s, restart_s):
+    whole = sum(gaps)
+    if isinstance(gaps, list):
+        gaps = np.array(gaps)
+    gaps -= restart_s
+    intervals = np.floor(np.maximum(gaps, 0) / (interval_s + write_s))
+    return interval_s * intervals.sum() / whole
+
+
 # %% wrong="arrays_only" question="goodput" check="lists_will_do_and_stay_as_they_were" says="np.asarray"
 def goodput(gaps, interval_s, write_s, restart_s):
     left = np.maximum(0, gaps - restart_s) if hasattr(gaps, "sum") else np.zeros(1)

@@ -864,7 +864,7 @@ def the_ends_of_the_line_belong_to_tokens(student, rng):
             got = student.call("choose", logits, 1.0, top_k, u)
             if got != want:
                 raise Feedback(
-                    "a draw at an end.",
+                    f"choose with a draw at an end of the line, u = {u}: another token.",
                     hint="Where does the first stretch begin, and the last end?",
                 )
 
@@ -1195,7 +1195,11 @@ def what_is_freed_is_held_no_more(student, rng):
     """free lets go of the caches of its slot, and minds none that is not there"""
     before, after = student.probe(freed, seed=int(rng.integers(1000)))
     if (before, after) != (3, 2):
-        raise Feedback("freed.", hint="Who still holds the caches of a slot that was freed?")
+        raise Feedback(
+            "Three slots were started and one was freed: the caches of "
+            f"{before} were held before, and of {after} afterwards.",
+            hint="Who still holds the caches of a slot that was freed?",
+        )
 
 
 # ---- 8. own_seconds

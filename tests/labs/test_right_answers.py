@@ -44,6 +44,25 @@ OTHERWISE = [  # lab, question, words of its solution, other words that are as r
         "return buckets",
         "return [torch.tensor(bucket).numpy() for bucket in buckets]",
     ),
+    ("03_modules_and_training", "train_step", "model(x)", "model.forward(x)"),
+    (  # NumPy's integers for numbers of steps
+        "06_graph_optimization",
+        "cse",
+        "order = sorted(inputs) if step.op in COMMUTATIVE else inputs",
+        "order = inputs = np.sort(inputs) if step.op in COMMUTATIVE else np.array(inputs, int)",
+    ),
+    (  # a share in single precision
+        "15_serving",
+        "at_deadline",
+        "arrived.count(answer) / len(replies)",
+        "np.float32(arrived.count(answer)) / np.float32(len(replies))",
+    ),
+    (  # all rounds in one array
+        "16_at_scale",
+        "fit_line",
+        "np.array([min(seconds) for seconds in times.values()])",
+        "np.array(list(times.values())).min(axis=1)",
+    ),
     ("18_language_model", "pairs", "return merged", "return np.array(merged)"),
     (  # names in no order
         "16_at_scale",
