@@ -885,7 +885,7 @@ while theirs is not None:  # from the loss back, as the reverse sweep goes
 # %% [markdown]
 # ## 6. What an `assign` costs a graph
 #
-# In a static graph (`minitorch.graph`, with TensorFlow 1's names) weights are **variables**, and a change of one is a node: `assign`. Here is momentum as in the formulas. Gradient and learning rate are 1, so after three steps the weight should be $-(1 + 1.5 + 1.75) = -4.25$.
+# In a static graph (`minitorch.graph`, with TensorFlow 1's names) weights are **variables**, and a change of one is a node: `assign`. Here is momentum as in the formulas. Gradient and learning rate are 1 and the momentum is 0.5, so after three steps the weight should be $-(1 + 1.5 + 1.75) = -4.25$.
 
 
 # %%

@@ -670,8 +670,8 @@ def search(start, rewrites, cost, fingerprint=str, alpha=1.05, budget=30):
     """Return (cost, program) of the cheapest program found from `start`.
 
     Takes the cheapest program of the queue and tries every rewrite on it, at most `budget` times.
-    What costs less than alpha times the best so far goes into the queue. `cost` is asked once
-    for each different program, and programs with the same fingerprint are the same.
+    What costs less than alpha times the best that was found before it goes into the queue. `cost`
+    is asked once for each different program; programs with the same fingerprint are the same.
     """
     best = (cost(start), start)
     queue, seen = [(best[0], 0, start)], {fingerprint(start)}

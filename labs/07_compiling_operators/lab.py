@@ -364,7 +364,10 @@ q.check("features")
 
 # %% question="fit_ridge" points="4" hint1="Take the means off first: x - x.mean(axis=0), y - y.mean()." hint2="np.linalg.solve(M, b) gives M^-1 b. The penalty times np.eye(number of features) is added to the square." hint3="The start is y.mean() - x.mean(axis=0) @ w."
 def fit_ridge(x, y, penalty=1.0):
-    """Return weights w of shape (features,) and the start s of the ridge regression of y on x."""
+    """Return weights w of shape (features,) and the start s of the ridge regression of y on x.
+
+    x and y stay as they are.
+    """
     ### BEGIN SOLUTION
     x_mean, y_mean = x.mean(axis=0), y.mean()
     centred = x - x_mean

@@ -161,6 +161,15 @@ def features(points):
     return np.array([*logs, p["pack_a"], p["pack_b"], r * v / (r + v), max(0, r * v + v - 31)])
 
 
+# %% wrong="takes_the_means_off_in_place" question="fit_ridge" check="the_callers_arrays_are_left_alone" says="changed an array"
+def fit_ridge(x, y, penalty=1.0):
+    middle, start = x.mean(axis=0), y.mean()
+    x -= middle
+    y -= start
+    w = np.linalg.solve(x.T @ x + penalty * np.eye(x.shape[1]), x.T @ y)
+    return w, start - middle @ w
+
+
 # %% wrong="keeps_the_means" question="fit_ridge" check="without_penalty_a_plane_is_found_again" says="means of its own"
 def fit_ridge(x, y, penalty=1.0):
     w = np.linalg.solve(x.T @ x + penalty * np.eye(x.shape[1]), x.T @ y)
@@ -235,6 +244,12 @@ def propose(x, tried, seconds, count, surprises, seed):
 def propose(x, tried, seconds, count, surprises, seed):
     untried = np.setdiff1d(np.arange(len(x)), tried)
     return untried[np.random.default_rng(seed).permutation(len(untried))[:count]]
+
+
+# %% wrong="the_right_rows_unsorted" question="first_batch" check="ranks_by_what_the_small_shape_taught" says="not the fastest of them first"
+def first_batch(x_small, seconds_small, x_large, count):
+    w, _ = fit_ridge(x_small, np.log(seconds_small))
+    return np.sort(np.argsort(x_large @ w)[:count])
 
 
 # %% wrong="slowest_of_the_small" question="first_batch" check="ranks_by_what_the_small_shape_taught" says="Lower is better"

@@ -289,7 +289,7 @@ print(f"{N} parameters, {B:,} bytes, in {BACKWARD * 1e3:.1f} ms: {1e-6 / BETA:,.
 print(f"a latency of {ALPHA * 1e3:.2f} ms, as long as {ALPHA / BETA:,.0f} bytes take")
 
 # %% [markdown]
-# **Idea.** **Hooks** can do the averaging: `param.register_post_accumulate_grad_hook(f)` has torch call `f` each time a gradient of `param` is complete.
+# **Idea.** First: **hooks** can do the averaging. `param.register_post_accumulate_grad_hook(f)` has torch call `f` each time a gradient of `param` is complete.
 #
 # Second: thirty-four messages pay thirty-four latencies. One **flat** tensor of all gradients pays one.
 #
@@ -431,7 +431,7 @@ for share in (0, 1 / 8, 1 / 2, 1):
 #
 # **Idea.** Two rules. First: a full bucket is **launched** and not waited for: `comm.all_reduce(x, async_op=True)` returns a handle at once, and `handle.wait()` the result later. Second: **buckets are launched in their fixed order**. Ranks may finish gradients in different orders, but the $k$-th all-reduce of one rank always meets the $k$-th of the others. So a bucket that is full early has to wait for those before it.
 #
-# **Predict.** Of four buckets, numbers 1, 2 and 3 are full, and number 0 lacks a gradient. How many are launched now, and how many when that gradient comes? Then the step: forward takes half of a backward pass, and the link carries all gradients in one. Which share of the step with one flat message does overlap with eight buckets save?
+# **Predict.** Of four buckets, numbers 1, 2 and 3 are full, and number 0 lacks a gradient. How many are launched now, and how many when that gradient comes? Then the step. Say that forward takes half as long as backward, and that the link needs as long as backward for all gradients. Which share of the step with one flat message does overlap with eight buckets save?
 
 # %%
 ### BEGIN STARTER
@@ -531,7 +531,7 @@ class Overlapped(Reducer):
 q.check("Overlapped")
 
 # %% [markdown]
-# **Measure.** First: is it still the same training? Then the step of section 2, with about eight buckets. Predicted are a message a gradient, and one for all. With overlap the link begins when the first bucket is full, and is then busy for as long as the flat message was waited for, in which ranks copy and add besides, and for a latency more with each further bucket. What has not been carried when backward ends is waited for: the last bucket at least, which nothing is left to hide behind.
+# **Measure.** First: is it still the same training? Then the step of section 2, with about eight buckets. Predicted are a message a gradient, and one for all. With overlap the link begins when the first bucket is full. From then on it is busy for as long as the flat message was waited for (what ranks copy and add is part of that), and for one latency more for each further bucket. What has not been carried when backward ends is waited for. That is at least the last bucket: nothing is left behind which it could hide.
 
 # %%
 overlapped = launch(train, RANKS, STEPS, "overlap", 10_000)

@@ -290,7 +290,7 @@ plt.gca().set(xlabel="micro-batches", ylabel="step, ms", title="Small micro-batc
 plt.show()
 
 # %% [markdown]
-# **On a real clock.** Now four ranks on four hosts, each with a device that a forward keeps busy for 8 ms and a backward for 16 (a pretended one: its rank sleeps meanwhile, as one that waits for a GPU). On the link a micro-batch's activations travel for another 8 ms. Meanwhile their sender computes the next ones: only those messages are waited for, behind which there is nothing to do.
+# **On a real clock.** Now four ranks on four hosts, each with a device that a forward keeps busy for 8 ms and a backward for 16 (a pretended one: its rank sleeps meanwhile, as one that waits for a GPU). On the link a micro-batch's activations travel for another 8 ms. Meanwhile their sender computes the next micro-batch. So a message costs time only where its receiver has nothing else to do.
 #
 # **Predict.** How long is a step of GPipe then?
 

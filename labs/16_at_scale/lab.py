@@ -77,7 +77,7 @@ for n in SIZES:
 # %% [markdown]
 # The same call, and yet the times differ by large factors. Other programs share this machine, and they can only ever make a call slower.
 #
-# **Idea.** Take of each size the **quickest** round: the one that nothing disturbed. Then fit a straight line, $t = a + b \cdot \text{bytes}$. Errors must count as **shares** of what was measured: with plain least squares a megabyte's error of 1 % outweighs any error at a kilobyte. Divide each equation by its $t$ and solve $a / t_i + b\, n_i / t_i = 1$.
+# **Idea.** Of each size, take the **quickest** round: the one that nothing disturbed. Then fit a straight line, $t = a + b \cdot \text{bytes}$. Errors must count as **shares** of what was measured: with plain least squares a megabyte's error of 1 % outweighs any error at a kilobyte. Divide each equation by its $t$ and solve $a / t_i + b\, n_i / t_i = 1$.
 #
 # **Predict.** Times of 1, 9 and 2 ms for one size, 3, 3 and 8 ms for a size that is three times as large. What is $a$, in ms?
 

@@ -51,6 +51,12 @@ OTHERWISE = [  # lab, question, words of its solution, other words that are as r
         "order = sorted(inputs) if step.op in COMMUTATIVE else inputs",
         "order = inputs = np.sort(inputs) if step.op in COMMUTATIVE else np.array(inputs, int)",
     ),
+    (
+        "07_compiling_operators",
+        "features",
+        "return np.array(found, float)",
+        "return np.array(found, np.float32)",
+    ),
     (  # a share in single precision
         "15_serving",
         "at_deadline",
