@@ -307,13 +307,13 @@ def chain(matrix):
 
 
 matrix = placeholder("matrix", (64, 64))
-branch = cond(x > 0.0, chain, lambda m: m.sum(), matrix)
+branching = cond(x > 0.0, chain, lambda m: m.sum(), matrix)
 shares, times = np.linspace(0, 1, 5), np.full(5, np.inf)
 for at in [*range(5)] * 5:  # in turns, the best of five: what is more is interruption
     start = time.perf_counter()
     for turn in range(20):
         feeds = {x: 1.0 if turn < 20 * shares[at] else -1.0, matrix: np.eye(64)}
-        run_in_order([branch], feeds)
+        run_in_order([branching], feeds)
     times[at] = min(times[at], time.perf_counter() - start)
 
 # %%
