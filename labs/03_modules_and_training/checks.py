@@ -381,7 +381,7 @@ def a_step_goes_against_the_gradient(student, rng):
     require_movement("SGD", arrays, path)
     explain_path("SGD", path, arrays, grads, 0.0, ("late",))
     hint = "Downhill, by lr of the gradient. Is anything left over from the step before?"
-    close(path, sgd(arrays, grads, [0.3] * 3, 0.0), called="SGD, parameters by step", hint=hint)
+    close(path, sgd(arrays, grads, [0.3] * 3, 0.0), called="SGD, step and parameter ", hint=hint)
 
 
 @check("SGD", weight=2)
@@ -393,7 +393,7 @@ def velocities_gather_gradients(student, rng):
     explain_path("SGD with momentum 0.8", path, arrays, grads, 0.8, ("mean", "late"))
     hint = "v <- momentum v + grad, one velocity a parameter, then w <- w - lr v."
     expected = sgd(arrays, grads, [0.3] * 4, 0.8)
-    close(path, expected, called="SGD, momentum 0.8, parameters by step", hint=hint)
+    close(path, expected, called="SGD, momentum 0.8, step and parameter ", hint=hint)
 
 
 @check("SGD", requires="a_step_goes_against_the_gradient")
@@ -412,7 +412,7 @@ def gradients_are_left_alone(student, rng):
     _, _, grads_after = ask_optimizer(student, "SGD", arrays, grads, lr=0.3, momentum=0.5)
     require_gradients("SGD", grads_after)
     hint = "Is the velocity an array of its own, or is it the gradient under another name?"
-    close(grads_after, grads, called="gradients after SGD.step()", hint=hint)
+    close(grads_after, grads, called="gradients after SGD.step(), step and parameter ", hint=hint)
 
 
 @check("SGD", requires="velocities_gather_gradients")
@@ -427,7 +427,9 @@ def without_a_gradient_nothing_moves(student, rng):
         close(path[step][index], before, called=called, hint=hint)
     hint = "The others move by the formulas; what is left out keeps its velocity as it is."
     expected = sgd(arrays, grads, [0.3] * 3, 0.5)
-    close(path, expected, called="SGD with gradients that are None", hint=hint)
+    close(
+        path, expected, called="SGD where some gradients are None, step and parameter ", hint=hint
+    )
 
 
 @check("SGD", hidden=True, requires="velocities_gather_gradients")
@@ -437,7 +439,12 @@ def the_learning_rate_may_change(student, rng):
     rates = [0.3, 0.1, 0.7]
     path, _, _ = ask_optimizer(student, "SGD", arrays, grads, rates, lr=9.0, momentum=0.9)
     hint = "Schedules set optimizer.lr: read it in each step, and keep it out of the velocity."
-    close(path, sgd(arrays, grads, rates, 0.9), called="SGD with a schedule", hint=hint)
+    close(
+        path,
+        sgd(arrays, grads, rates, 0.9),
+        called="SGD with a schedule, step and parameter ",
+        hint=hint,
+    )
 
 
 def adam(arrays, grads, lr, betas, eps, variant=""):
@@ -458,6 +465,8 @@ def adam(arrays, grads, lr, betas, eps, variant=""):
             if variant == "uncorrected":
                 up, below = m[i], s[i]
             root = np.sqrt(below + eps) if variant == "inside" else np.sqrt(below) + eps
+            if variant == "early":
+                root = (np.sqrt(s[i]) + eps) / np.sqrt(1 - b2**t)
             w[i] = w[i] - lr * up / root
         path.append([a.copy() for a in w])
     return path
@@ -474,6 +483,7 @@ def each_step_follows_the_formulas(student, rng):
     require_movement("Adam", arrays, path)
     variants = {
         "uncorrected": "After one step a mean that began at zero holds only 1 - beta of anything.",
+        "early": "Epsilon is added to the root of the corrected s: correct first, then add it.",
         "inside": "Where does epsilon stand: under the root, or beside it?",
         "counts": "t counts steps. How often does your t grow in one step with three parameters?",
     }
@@ -482,7 +492,7 @@ def each_step_follows_the_formulas(student, rng):
         if all(np.allclose(p, o, rtol=1e-5, atol=1e-6) for p, o in zip(path[1], other[1])):
             raise Feedback("Adam is wrong in one of its first two steps.", hint=hint)
     hint = "Two means, each corrected by its own 1 - beta^t; the root of the second below."
-    close(path, adam(arrays, grads, **ADAM), called="Adam, parameters by step", hint=hint)
+    close(path, adam(arrays, grads, **ADAM), called="Adam, step and parameter ", hint=hint)
 
 
 @check("Adam", requires="each_step_follows_the_formulas")
@@ -504,7 +514,7 @@ def adam_leaves_gradients_and_memory_alone(student, rng):
         raise Feedback("After Adam.step() a parameter lies somewhere else.", hint="p -= ...")
     require_gradients("Adam", grads_after)
     hint = "Which of your steps in place begins with the gradient itself?"
-    close(grads_after, grads, called="gradients after Adam.step()", hint=hint)
+    close(grads_after, grads, called="gradients after Adam.step(), step and parameter ", hint=hint)
 
 
 @check("Adam", requires="each_step_follows_the_formulas")
@@ -515,7 +525,12 @@ def adam_leaves_out_what_has_no_gradient(student, rng):
         step_grads[1] = None
     path, _, _ = ask_optimizer(student, "Adam", arrays, grads, **ADAM)
     hint = "A layer that took no part in the loss has no gradient: leave it out."
-    close(path, adam(arrays, grads, **ADAM), called="Adam with gradients that are None", hint=hint)
+    close(
+        path,
+        adam(arrays, grads, **ADAM),
+        called="Adam where some gradients are None, step and parameter ",
+        hint=hint,
+    )
 
 
 # ---- 5. The network and the step
@@ -755,7 +770,7 @@ def the_weight_moves_by_the_new_velocity(student, rng):
         )
     hint = "v <- momentum v + grad, w <- w - lr v, each once in a run."
     expected = follow_momentum(start, grads, 0.2, 0.7)
-    close(got, expected, called="[w, v] after each run", hint=hint)
+    close(got, expected, called="run and which of (w, v) ", hint=hint)
 
 
 @check("momentum_in_graph", hidden=True, requires="the_weight_moves_by_the_new_velocity")
@@ -764,4 +779,4 @@ def a_gradient_may_depend_on_the_weight(student, rng):
     start, grads = rng.normal(size=2), list(rng.normal(size=(4, 2)))
     got = student.probe(run_in_graph, start=start, grads=grads, lr=0.1, momentum=0.9, pull=True)
     expected = follow_momentum(start, grads, 0.1, 0.9, pull=True)
-    close(got, expected, called="[w, v] after each run", hint="Try a gradient made from w.")
+    close(got, expected, called="run and which of (w, v) ", hint="Try a gradient made from w.")

@@ -476,6 +476,25 @@ class Adam(Optimizer):
                     p -= self.lr / (1 - b1**self.t) * m / root
 
 
+# %% wrong="epsilon_before_the_correction" question="Adam" check="each_step_follows_the_formulas" says="correct first"
+class Adam(Optimizer):
+    def __init__(self, parameters, lr=1e-3, betas=(0.9, 0.999), eps=1e-8):
+        super().__init__(parameters)
+        self.lr, self.betas, self.eps, self.t = lr, betas, eps, 0
+        self.m, self.s = ([mt.zeros(*p.shape) for p in self.parameters] for _ in range(2))
+
+    def step(self):
+        self.t += 1
+        b1, b2 = self.betas
+        rate = self.lr * (1 - b2**self.t) ** 0.5 / (1 - b1**self.t)
+        with mt.no_grad():
+            for i, p in enumerate(self.parameters):
+                if p.grad is not None:
+                    self.m[i] = b1 * self.m[i] + (1 - b1) * p.grad
+                    self.s[i] = b2 * self.s[i] + (1 - b2) * p.grad**2
+                    p -= rate * self.m[i] / (mt.sqrt(self.s[i]) + self.eps)
+
+
 # %% wrong="counts_parameters" question="Adam" check="each_step_follows_the_formulas" says="t counts steps"
 class Adam(Optimizer):
     def __init__(self, parameters, lr=1e-3, betas=(0.9, 0.999), eps=1e-8):
