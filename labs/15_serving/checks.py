@@ -32,8 +32,8 @@ def the_line_says_where_the_goal_is_met(student, rng):
         expected = int(np.floor(exact))
         called = f"largest_batch with {fixed:.2f} ms a batch, {per_item:.2f} ms a query, {goal:.1f}"
         hint = "Put your n into fixed + per_item * n: what comes out beside the goal?"
-        if isinstance(got, float) and got == expected:
-            hint = "The number is right, and a float. int(...) makes a whole number of it."
+        if isinstance(got, float) and int(got) == expected:
+            hint = "A batch has a whole number of queries: an int, rounded down."
         if got == expected + 1:
             hint = "That batch misses the goal. Which way do you round?"
         elif abs(got - goal / per_item) < 1:
@@ -128,8 +128,14 @@ def a_miss_takes_a_tenth(student, rng):
         elif got[-2] == top // 2:
             hint = "Half is TCP's way. The best batch moves less than a wire's share."
         raise Feedback(f"At a limit of {top}, two misses gave {got[-2:]}. {hint}")
-    if ask_limits(student, goal, [(1, 99.0)] * 5) != [1] * 6:
+    got = ask_limits(student, goal, [*[(1, 99.0)] * 5, (1, 1.0)])
+    if got[:-1] != [1] * 6:
         raise Feedback("After five misses at 1 the limit is not 1. What would a limit of 0 serve?")
+    if got[-1] != 2:
+        raise Feedback(
+            f"After five misses at 1 a full batch met the goal, and the limit is {got[-1]}, not 2.",
+            hint="Has what you keep fallen below 1, and not the limit alone?",
+        )
 
 
 @check("AIMD")
@@ -199,7 +205,10 @@ def beyond_the_rate_of_the_largest_batch_there_is_none(student, rng):
         try:
             got = student.call("steady_batch", rate, 1.0, 0.1)
         except StudentError as error:
-            raise Feedback(f"steady_batch({rate:.3g}, 1, 0.1): {error}") from error
+            raise Feedback(
+                f"steady_batch({rate:.3g}, 1, 0.1): {error}",
+                hint="Where rate * per_item_ms is 1 or more it is infinity, without a quotient.",
+            ) from error
         if got != float("inf"):
             raise Feedback(
                 f"steady_batch({rate:.3g}, 1.0, 0.1) gave {got!r}: 1/0.1 is all that batches of any "
@@ -242,6 +251,12 @@ def who_comes_while_it_is_busy_waits(student, rng):
           hint="Do it by hand for arrivals 0, 1, 2 and service 3, 1, 1.")  # fmt: skip
 
 
+def run_open_loop(arrays):
+    """Return the caller's arrays after a call."""
+    open_loop(*arrays)
+    return arrays
+
+
 @check("open_loop", hidden=True, requires="who_comes_while_it_is_busy_waits")
 def no_query_is_no_latency(student, rng):
     """of no queries there are no latencies, and plain lists will do"""
@@ -251,6 +266,11 @@ def no_query_is_no_latency(student, rng):
         )
     close(student.call("open_loop", [0, 1], [2, 2]), [2.0, 3.0], called="open_loop of lists",
           hint="Lists have no arithmetic.")  # fmt: skip
+    arrays = [np.sort(rng.uniform(0, 9, 6)), rng.uniform(1, 3, 6)]
+    if not all(map(np.array_equal, student.probe(run_open_loop, arrays=arrays), arrays)):
+        raise Feedback(
+            "open_loop changed an array that it was given.", hint="Write into one of your own."
+        )
 
 
 # ---- 5. Clock

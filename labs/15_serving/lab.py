@@ -208,7 +208,8 @@ predicted_period = 191 - int(0.9 * 191) + 1
 class AIMD:
     """Says how large the next batch may be; made with the goal in ms. Starts at 1.
 
-    It keeps fractions: 15 becomes 13.5, then 12.15, and one more makes 13.15.
+    It keeps fractions: 15 becomes 13.5, then 12.15, and one more makes 13.15. It never keeps
+    less than 1.
     """
 
     def __init__(self, goal_ms):
@@ -377,7 +378,7 @@ def open_loop(arrivals_ms, service_ms):
 
     Args:
         arrivals_ms: when each query is due, in order; an array or a list.
-        service_ms: how long each takes once it is begun.
+        service_ms: how long each takes once it is begun. Both stay as they are.
     """
     ### BEGIN SOLUTION
     end, latency = 0.0, []

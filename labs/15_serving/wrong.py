@@ -85,6 +85,22 @@ class AIMD:
             self.exact += 1.0
 
 
+# %% wrong="keeps_less_than_one" question="AIMD" check="a_miss_takes_a_tenth" says="Has what you keep fallen below 1"
+class AIMD:
+    def __init__(self, goal_ms):
+        self.goal_ms, self.exact = goal_ms, 1.0
+
+    @property
+    def limit(self):
+        return max(1, int(self.exact))
+
+    def observe(self, size, took_ms):
+        if took_ms > self.goal_ms:
+            self.exact *= 0.9
+        elif size >= self.limit:
+            self.exact += 1.0
+
+
 # %% wrong="the_goal_is_a_miss" question="AIMD" check="exactly_the_goal_is_still_met" says="took exactly the goal"
 class AIMD:
     def __init__(self, goal_ms):
@@ -151,6 +167,15 @@ def open_loop(arrivals_ms, service_ms):
         end = max(arrival, end) + service
         latency.append(end - arrival)
     return np.array(latency or [0.0])
+
+
+# %% wrong="writes_into_the_services" question="open_loop" check="no_query_is_no_latency" says="changed an array"
+def open_loop(arrivals_ms, service_ms):
+    latency, end = service_ms, 0.0
+    for i, arrival in enumerate(arrivals_ms):
+        end = max(arrival, end) + service_ms[i]
+        latency[i] = end - arrival
+    return latency
 
 
 # %% wrong="first_in_first_out" question="Clock" check="what_was_used_is_spared" says="Which entry has no bit"
