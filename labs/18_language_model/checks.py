@@ -34,6 +34,12 @@ def merged(tokens, pair, new):
     return out
 
 
+def leaves_tokens(tokens):
+    given = list(tokens)
+    merge(given, (0, 1), 99)
+    return given == list(tokens)
+
+
 def learning(tokens, n, first):
     given = list(tokens)
     pairs = learn_pairs(given, n, first)
@@ -68,6 +74,8 @@ def pairs_are_replaced_from_left_to_right(student, rng):
                 raise Feedback(
                     f"merge({tokens}, {tuple(pair)}, 99): got {got}, expected {want}. {hint}"
                 )
+    if not student.probe(leaves_tokens, tokens=[0, 1, 0, 1, 1]):
+        raise Feedback("merge changed the tokens that it was given. Make a list of its own.")
 
 
 @check("pairs", weight=2)
@@ -198,6 +206,25 @@ def large_scores_do_not_overflow(student, rng):
     close(got, masked_softmax(scores), called="CausalSoftmax of large scores", atol=1e-6)
     if got.dtype != np.float32:
         raise Feedback(f"CausalSoftmax of float32 gave {got.dtype}. Which line converts?")
+
+
+def scores_after(scores):
+    import minitorch as mt
+
+    x = mt.tensor(scores)
+    CausalSoftmax()(x)
+    return x.numpy()
+
+
+@check("CausalSoftmax", requires="each_row_is_a_softmax_of_what_it_sees")
+def the_scores_are_left_alone(student, rng):
+    """the operator does not write into its input"""
+    scores = rng.normal(size=(2, 4, 4))
+    if not np.array_equal(student.probe(scores_after, scores=scores), scores):
+        raise Feedback(
+            "CausalSoftmax changed the scores that it was given.",
+            hint="xp.where(...) makes an array of its own; scores[...] = writes into the input.",
+        )
 
 
 @check("CausalSoftmax", hidden=True, requires="each_row_is_a_softmax_of_what_it_sees")
@@ -409,6 +436,13 @@ def one_step(table, bias, x, y, averaged):
     parameters = list(model.parameters())
 
     class Optimizer:
+        def __init__(self):
+            self.parameters = parameters
+
+        def zero_grad(self):
+            for p in parameters:
+                p.grad = None
+
         def step(self):
             taken.append([None if p.grad is None else p.grad.numpy().copy() for p in parameters])
 

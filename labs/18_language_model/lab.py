@@ -115,7 +115,7 @@ predicted_characters = 1.7
 
 # %% question="pairs" points="6" defines="merge learn_pairs" hint1="merge: walk with an index. Where the two tokens at it are the pair, append the new token and go on by two." hint2="learn_pairs: Counter(pairwise(tokens)) counts the pairs. The next round counts in what merge returned." hint3="Of equally frequent pairs the largest: max(counts, key=lambda pair: (counts[pair], pair)). Where no pair is left, stop."
 def merge(tokens, pair, new):
-    """Return a list of the tokens with `new` in place of each `pair`, from left to right."""
+    """Return a new list of the tokens with `new` in place of each `pair`, from left to right."""
     ### BEGIN SOLUTION
     merged, at = [], 0
     while at < len(tokens):

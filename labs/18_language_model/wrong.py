@@ -1,6 +1,27 @@
 # Wrong answers that the checks of lab 18 must catch, each with a message of its own.
 
 
+# %% wrong="merges_in_place" question="pairs" check="pairs_are_replaced_from_left_to_right" says="merge changed the tokens"
+def merge(tokens, pair, new):
+    i = 0
+    while i + 1 < len(tokens):
+        if (tokens[i], tokens[i + 1]) == tuple(pair):
+            tokens[i : i + 2] = [new]
+        i += 1
+    return tokens
+
+
+def learn_pairs(tokens, n, first):
+    tokens, pairs = list(tokens), []
+    for new in range(first, first + n):
+        counts = Counter(pairwise(tokens))
+        if not counts:
+            break
+        pairs.append(max(counts, key=lambda pair: (counts[pair], pair)))
+        tokens = merge(tokens, pairs[-1], new)
+    return pairs
+
+
 # %% wrong="replaces_overlapping" question="pairs" check="pairs_are_replaced_from_left_to_right" says="Where do you go on after one"
 def merge(tokens, pair, new):
     merged, at = [], 0
@@ -93,6 +114,17 @@ def learn_pairs(tokens, n, first):
         pairs.append(max(counts, key=lambda pair: (counts[pair], pair)))
         tokens = merge(tokens, pairs[-1], first + len(pairs) - 1)
     return pairs
+
+
+# %% wrong="masks_its_input" question="CausalSoftmax" check="the_scores_are_left_alone" says="changed the scores"
+class CausalSoftmax(Op):
+    def compute(self, xp, scores):
+        scores[..., np.triu(np.ones(scores.shape[-2:], bool), 1)] = -np.inf
+        powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        return (powers / powers.sum(axis=-1, keepdims=True)).astype(scores.dtype)
+
+    def gradient(self, out_grad, node):
+        return node * (out_grad - (out_grad * node).sum(-1, keepdim=True))
 
 
 # %% wrong="sees_the_future" question="CausalSoftmax" check="each_row_is_a_softmax_of_what_it_sees" says="one that comes after it"
