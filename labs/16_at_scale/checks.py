@@ -408,6 +408,15 @@ def only_what_was_written_lasts(student, rng):
         hint = "A write is no work that lasts."
     elif is_near(got, interval * np.sum((gaps - restart) // interval) / np.sum(gaps)):
         hint = "After each interval comes a write, which takes time too."
+    fit = np.floor((gaps - restart) / (interval + write))
+    if is_near(got, float(np.mean(fit * interval / gaps))):
+        hint = "That is the mean of the gaps' shares. A long gap counts for more than a short one."
+    elif is_near(
+        got, interval * np.sum((gaps - restart + write) // (interval + write)) / sum(gaps)
+    ):
+        hint = "Work lasts once its write has ended, that of a gap's last interval too."
+    elif is_near(got, interval / (interval + write) * np.sum(gaps - restart) / np.sum(gaps)):
+        hint = "An interval that was not finished when the failure came is lost."
     raise Feedback(
         f"goodput of 30 gaps, interval {interval:g}, write {write:g}, restart {restart:g}: got "
         f"{got:.5f}, expected {expected:.5f}. {hint}"

@@ -208,6 +208,27 @@ def goodput(gaps, interval_s, write_s, restart_s):
     return float(interval_s * np.floor(left / interval_s).sum() / np.sum(gaps))
 
 
+# %% wrong="the_mean_of_the_shares" question="goodput" check="only_what_was_written_lasts" says="mean of the gaps' shares"
+def goodput(gaps, interval_s, write_s, restart_s):
+    gaps = np.asarray(gaps)
+    intervals = np.floor(np.maximum(gaps - restart_s, 0) / (interval_s + write_s))
+    return np.mean(intervals * interval_s / gaps)
+
+
+# %% wrong="the_last_write_may_be_missing" question="goodput" check="only_what_was_written_lasts" says="once its write has ended"
+def goodput(gaps, interval_s, write_s, restart_s):
+    gaps = np.asarray(gaps)
+    intervals = np.maximum(gaps - restart_s + write_s, 0) // (interval_s + write_s)
+    return interval_s * intervals.sum() / gaps.sum()
+
+
+# %% wrong="parts_of_intervals" question="goodput" check="only_what_was_written_lasts" says="not finished when the failure came"
+def goodput(gaps, interval_s, write_s, restart_s):
+    gaps = np.asarray(gaps)
+    intervals = np.maximum(gaps - restart_s, 0) / (interval_s + write_s)
+    return interval_s * intervals.sum() / gaps.sum()
+
+
 # %% wrong="negative_work" question="goodput" check="a_failure_during_a_restart_costs_the_gap" says="finished in such a gap"
 def goodput(gaps, interval_s, write_s, restart_s):
     left = np.asarray(gaps) - restart_s
