@@ -454,6 +454,12 @@ def ask_batch(student, land, tried, count, surprises, seed):
     return batch
 
 
+RIGHT_BUT_UNSORTED = (
+    "The rows are right and their order is not: is the model fitted to logarithms, and is all that "
+    "it finds sorted?"
+)
+
+
 @check("propose")
 def a_batch_is_new_points(student, rng):
     """a batch has `count` points, no two the same, none of which was tried"""
@@ -477,15 +483,14 @@ def the_models_best_come_first(student, rng):
         slow, fast = np.sort(guess)[::-1], np.sort(guess)
         if np.allclose(guesses, slow[: len(guesses)]):
             raise Feedback("propose gave what the model finds slowest. Lower seconds are better.")
-        if np.allclose(np.sort(guesses), fast[: len(guesses)], atol=1e-12):
-            if np.any(np.diff(guesses) < -1e-12):
-                raise Feedback("propose gave the model's fastest, but not the best of them first.")
-        else:
+        if not np.allclose(guesses, fast[: len(guesses)]):
+            hint = "Fit to the logarithms of seconds with penalty 1, guess for all, sort the open ones."
             raise Feedback(
                 f"propose with {n_tried} tried did not give the model's {len(guesses)} fastest, in "
                 "their order.",
-                hint="Fit to the logarithms of seconds with penalty 1, guess for all, sort the "
-                "open ones.",
+                hint=RIGHT_BUT_UNSORTED
+                if np.allclose(np.sort(guesses), fast[: len(guesses)])
+                else hint,
             )
 
 
@@ -540,17 +545,13 @@ def ranks_by_what_the_small_shape_taught(student, rng):
             raise Feedback("first_batch gave a number that is no row of x_large.")
         if np.allclose(guess[got], np.sort(guess)[::-1][:count]):
             raise Feedback("first_batch gave the slowest by the model. Lower is better.")
-        if np.allclose(np.sort(guess[got]), np.sort(guess)[:count], atol=1e-12):
-            if np.any(np.diff(guess[got]) < -1e-12):
-                raise Feedback(
-                    "first_batch gave the right rows, but not the fastest of them first.",
-                    hint="argpartition does not sort what it finds; argsort does.",
-                )
-        else:
+        fast = np.sort(guess)[:count]
+        if not np.allclose(guess[got], fast):
+            hint = "Fit to logarithms, with penalty 1. What is ranked?"
             raise Feedback(
                 f"first_batch did not give the {count} rows of x_large that a model of the small "
                 "shape finds fastest, in order.",
-                hint="Fit to logarithms, with penalty 1. What is ranked?",
+                hint=RIGHT_BUT_UNSORTED if np.allclose(np.sort(guess[got]), fast) else hint,
             )
 
 

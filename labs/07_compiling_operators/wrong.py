@@ -246,7 +246,7 @@ def propose(x, tried, seconds, count, surprises, seed):
     return untried[np.random.default_rng(seed).permutation(len(untried))[:count]]
 
 
-# %% wrong="the_right_rows_unsorted" question="first_batch" check="ranks_by_what_the_small_shape_taught" says="not the fastest of them first"
+# %% wrong="the_right_rows_unsorted" question="first_batch" check="ranks_by_what_the_small_shape_taught" says="their order is not"
 def first_batch(x_small, seconds_small, x_large, count):
     w, _ = fit_ridge(x_small, np.log(seconds_small))
     return np.sort(np.argsort(x_large @ w)[:count])
