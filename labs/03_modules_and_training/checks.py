@@ -599,7 +599,7 @@ def the_network_computes_what_is_drawn(student, rng):
         h2 = convolve(np.maximum(h1, 0), w2, b2, 2)
         expected = np.maximum(h2, 0).reshape(n, -1) @ w3.T + b3
         hint = "A ReLU behind each convolution, none behind the logits; stride 1, then 2."
-        close(got, expected, called=f"CNN on {n} pictures", hint=hint)
+        close(got, expected, called=f"CNN on {n} picture{'s' * (n > 1)}", hint=hint)
 
 
 @check("CNN", requires="the_network_computes_what_is_drawn")

@@ -273,7 +273,10 @@ def compare_panels(student, b, columns, hint):
             hint="How many panels does it take for all columns? Each has k rows.",
         )
     if got.dtype != b.dtype:
-        raise Feedback(f"{called} is {got.dtype}, and b is {b.dtype}.")
+        raise Feedback(
+            f"{called} is {got.dtype}, and b is {b.dtype}.",
+            hint="np.zeros makes float64 unless it is given a dtype.",
+        )
     close(got, right, called=called, hint=hint)
 
 

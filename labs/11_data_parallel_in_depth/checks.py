@@ -681,7 +681,8 @@ ODD = ((), (0, 3), (2, 1, 3), (5,))
 
 def compare_precisely(student, rng, function, here, count):
     """Raise Feedback unless the average is right in float64, for shapes that are unusual."""
-    hint = "What shape and dtype have the zeros of a rank that has nothing to say?"
+    hint = "What shape and dtype have the zeros of a rank that has nothing to say, and what you divide "
+    hint += "by? A gradient may have no axis at all."
     n = len(here)
     grads = [[np.asarray(rng.normal(size=s)) for s in ODD] for _ in range(n)]
     try:

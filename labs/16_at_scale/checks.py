@@ -344,7 +344,7 @@ def what_the_next_step_reads_is_saved(student, rng):
     missing = len(NEEDED - ask_saved(student))
     if missing:
         raise Feedback(
-            f"saved: {missing} of the things are missing that a step reads before it writes them. "
+            f"saved: {missing} more of the things are read by a step before it writes them. "
             "What would a new process not know?"
         )
 
