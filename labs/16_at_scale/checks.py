@@ -344,7 +344,8 @@ def what_the_next_step_reads_is_saved(student, rng):
     missing = len(NEEDED - ask_saved(student))
     if missing:
         raise Feedback(
-            f"saved: {missing} more of the things are read by a step before it writes them. "
+            f"saved: of the things that a step reads before it writes them, {missing} "
+            f"{'is' if missing == 1 else 'are'} missing. "
             "What would a new process not know?"
         )
 

@@ -156,10 +156,10 @@ saved = ["parameters", "gradients", "activations", "momentum", "position in the 
 # %% wrong="saves_gradients" question="saved" check="what_is_made_again_is_not_saved" says="what is written first"
 saved = ["parameters", "gradients", "momentum", "position in the data"]
 
-# %% wrong="saves_parameters_alone" question="saved" check="what_the_next_step_reads_is_saved" says="2 of the things are missing"
+# %% wrong="saves_parameters_alone" question="saved" check="what_the_next_step_reads_is_saved" says="2 are missing"
 saved = ["parameters"]
 
-# %% wrong="forgets_the_data" question="saved" check="what_the_next_step_reads_is_saved" says="1 of the things are missing"
+# %% wrong="forgets_the_data" question="saved" check="what_the_next_step_reads_is_saved" says="1 is missing"
 saved = ["parameters", "momentum"]
 
 # %% wrong="one_text" question="saved" check="what_is_made_again_is_not_saved" says="a list of some of the names"
