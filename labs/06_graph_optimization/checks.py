@@ -1231,13 +1231,17 @@ def no_byte_is_lost(student, rng):
 
 def searched(costs, edges, start, alpha, budget):
     """Run the learner's search over a table; runs beside it."""
+    from itertools import count
+    from operator import attrgetter
+
+    texts = count()
 
     class Thing:
         def __init__(self, name):
             self.name = name
 
-        def __str__(self):
-            return self.name
+        def __str__(self):  # says nothing of a program: the fingerprint does
+            return f"text {next(texts)}"
 
     asked, moves = [], []
 
@@ -1257,7 +1261,8 @@ def searched(costs, edges, start, alpha, budget):
         return move
 
     rewrites = [rewrite(k) for k in range(len(edges[start]))]
-    price, best = search(Thing(start), rewrites, cost, str, alpha=alpha, budget=budget)
+    name = attrgetter("name")
+    price, best = search(Thing(start), rewrites, cost, name, alpha=alpha, budget=budget)
     return float(price), best.name, asked, moves
 
 
@@ -1327,8 +1332,8 @@ def small_hills_are_crossed_and_large_ones_not(student, rng):
 @check("search", weight=2, requires="the_cheapest_is_found")
 def each_program_is_measured_once(student, rng):
     """cost is asked once for each different program, and circles end"""
-    costs = {"s": 10.0, "a": 10.2, "b": 10.1, "c": 10.0}
-    edges = {"s": "abs", "a": "sbc", "b": "acs", "c": "abc"}
+    costs = {"s": 10.0, "a": 10.2, "b": 10.1, "c": 10.0, "e": 90.0}
+    edges = {"s": "abse", "a": "sbce", "b": "acse", "c": "abce", "e": "ssss"}
     try:
         _, _, asked, _ = asked_search(student, costs, edges, budget=100)
     except StudentError as error:
@@ -1336,13 +1341,14 @@ def each_program_is_measured_once(student, rng):
             raise
         raise Feedback(
             "search goes round in circles: programs lead to each other, and it looked at the same "
-            "ones again and again. How do you know that you have seen a program?"
+            "ones again and again. How do you know that you have seen a program? Two are the same "
+            "where their fingerprints are."
         ) from error
     twice = sorted({name for name in asked if asked.count(name) > 1})
     if twice:
         raise Feedback(
-            f"search measured {len(twice)} of 4 programs more than once: {', '.join(twice)}. A "
-            "measurement takes time. When is a program one that was seen?"
+            f"search measured {len(twice)} of 5 programs more than once: {', '.join(twice)}. A "
+            "measurement takes time. When is a program one that was seen, queued or not? Its fingerprint says."
         )
 
 

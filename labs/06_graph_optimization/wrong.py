@@ -729,6 +729,44 @@ def search(start, rewrites, cost, fingerprint=str, alpha=1.05, budget=30):
     return best
 
 
+# %% wrong="remembers_the_queued_alone" question="search" check="each_program_is_measured_once" says="queued or not"
+def search(start, rewrites, cost, fingerprint=str, alpha=1.05, budget=30):
+    best = (cost(start), start)
+    queue, seen = [(best[0], 0, start)], {fingerprint(start)}
+    while queue and budget > 0:
+        budget -= 1
+        _, _, program = heapq.heappop(queue)
+        for rewrite in rewrites:
+            new = rewrite(program)
+            if fingerprint(new) in seen:
+                continue
+            price, limit = cost(new), alpha * best[0]
+            best = min(best, (price, new), key=lambda pair: pair[0])
+            if price < limit:
+                seen.add(fingerprint(new))
+                heapq.heappush(queue, (price, len(seen), new))
+    return best
+
+
+# %% wrong="ignores_the_fingerprint" question="search" check="each_program_is_measured_once" says="Its fingerprint says"
+def search(start, rewrites, cost, fingerprint=str, alpha=1.05, budget=30):
+    best = (cost(start), start)
+    queue, seen = [(best[0], 0, start)], {str(start)}
+    while queue and budget > 0:
+        budget -= 1
+        _, _, program = heapq.heappop(queue)
+        for rewrite in rewrites:
+            new = rewrite(program)
+            if str(new) in seen:
+                continue
+            seen.add(str(new))
+            price, limit = cost(new), alpha * best[0]
+            best = min(best, (price, new), key=lambda pair: pair[0])
+            if price < limit:
+                heapq.heappush(queue, (price, len(seen), new))
+    return best
+
+
 # %% wrong="numbers_that_repeat" question="search" check="the_cheapest_goes_first_and_the_budget_holds" says="can it be the same twice"
 def search(start, rewrites, cost, fingerprint=str, alpha=1.05, budget=30):
     best = (cost(start), start)
