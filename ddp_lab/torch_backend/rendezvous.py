@@ -24,6 +24,7 @@ from weakref import WeakKeyDictionary
 
 from ddp_lab.errors import InvalidArgument, RankLost, RankTimeout
 from ddp_lab.handle import finish_all
+from ddp_lab.torch_backend.shared_cores import core_of, keep_to
 from ddp_lab.transport.base import Transport
 from ddp_lab.transport.board import ENDED, FAILED, Board, first_failure
 from ddp_lab.transport.hosts import HostsTransport
@@ -98,6 +99,7 @@ def join(store: Any, rank: int, roster: Roster, timeout_s: float) -> Transport:
     room = Room(store, roster.name, time.monotonic() + timeout_s)
     hosts, size = roster.hosts, len(roster.machines)
     home = home_of(rank, hosts)
+    _take_core(rank, roster)
     if len(hosts) == 1:
         segment = _share_segment(room, rank, size, home)
         _wait_for_home(room, rank, home)
@@ -129,6 +131,14 @@ def join(store: Any, rank: int, roster: Roster, timeout_s: float) -> Transport:
     LINKS[roster.ends] = roster.links[roster.ends]
     transport.link = Link(*LINKS[roster.ends])
     return transport
+
+
+def _take_core(rank: int, roster: Roster) -> None:
+    if hasattr(os, "sched_setaffinity"):
+        kernels = ["/".join(machine.split("/")[2:3]) for machine in roster.machines]
+        core = core_of(rank, roster.hosts, kernels, sorted(os.sched_getaffinity(0)))
+        if core is not None:
+            keep_to(core)
 
 
 def share_waits(whole: Transport, part: Transport, ranks: Sequence[int]) -> None:
