@@ -9,10 +9,14 @@ import pytest
 import torch
 
 import minitorch
+from minitorch.arrays.library import namespace
 from minitorch.errors import ArgumentError, ShapeError
+from minitorch.graph import jit, trace
 from minitorch.nn import functional as F
+from minitorch.op import Spec
 from minitorch.ops.elementwise import compiled
 from minitorch.ops.networks import attention_panels
+from minitorch.ops.networks.attention import Attention, AttentionGradients
 
 RNG = np.random.default_rng(0)
 FIRST = RNG.bit_generator.state
@@ -157,6 +161,69 @@ def test_groups_of_heads_and_second_gradients_are_torchs(length: int, by: str) -
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * abs(b).max())
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("length", [6, 260])
+@pytest.mark.parametrize("inside_rows", [False, True])
+def test_a_traced_step_has_torchs_gradients_first_and_second(
+    causal: bool, length: int, inside_rows: bool, by: str
+) -> None:
+    arrays = list(RNG.normal(size=(5, 2, length, 3, 4)))
+    if not inside_rows:
+        arrays = [np.ascontiguousarray(a.swapaxes(1, 2)) for a in arrays]
+    found = []
+    for lib, functional in ((minitorch, F), (torch, torch.nn.functional)):
+
+        def step(*leaves: Any, lib: Any = lib, functional: Any = functional) -> Any:
+            q, k, v, g, _ = (x.transpose(1, 2) if inside_rows else x for x in leaves)
+            grad = minitorch.grad if lib is minitorch else torch.autograd.grad
+            y = functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            first = grad(y, leaves[:3], g, create_graph=True)
+            total = sum((x * x).sum() + (x * leaves[4]).sum() for x in first)
+            return y, *first, *grad(total, leaves[:4])
+
+        leaves = [lib.tensor(a, requires_grad=True) for a in arrays]
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            outputs = (jit(step) if lib is minitorch else step)(*leaves)
+        found.append([t.detach().numpy() for t in outputs])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * abs(b).max())
+
+
+def test_one_node_of_a_graph_attends_where_there_is_a_kernel_or_rows_are_long(by: str) -> None:
+    def names(*leaves: minitorch.Tensor, **how: Any) -> set[str]:
+        traced = trace(lambda *x: F.scaled_dot_product_attention(*x, **how))(*leaves)
+        return {node.op.name for node in traced.graph.nodes if node.op}
+
+    for length, size in ((6, 4), (260, 4)):
+        same = [minitorch.zeros(2, length, size) for _ in range(3)]
+        taken = "scaled_dot_product_attention" in names(*same)
+        assert taken is (by == "a kernel" or length == 260)
+        assert "softmax" in names(*same[:2], minitorch.zeros(2, length, 5))
+        assert "softmax" in names(*same, dropout_p=0.5)
+
+
+@pytest.mark.usefixtures("torch_arrays")
+@pytest.mark.parametrize("causal", [False, True])
+def test_operators_of_attention_compute_on_a_device_as_on_this_processor(causal: bool) -> None:
+    arrays = RNG.normal(size=(4, 2, 5, 3))
+    theirs = [torch.tensor(a) for a in arrays]
+    xp = namespace(theirs[0])
+    for op, used in (
+        (Attention(0.4, causal, 0.0, 0), slice(1, 4)),
+        (AttentionGradients(0.4, causal), slice(0, 4)),
+    ):
+        wanted = op.compute(np, *arrays[used])
+        np.testing.assert_allclose(op.compute(xp, *theirs[used]), wanted, 1e-9, 1e-12)
+        spec = op.infer(*[Spec(a.shape, a.dtype) for a in arrays[used]])
+        assert spec == Spec(wanted.shape, wanted.dtype)
+
+
+def test_attention_over_no_tokens_is_nothing() -> None:
+    none = np.zeros((2, 0, 4))
+    assert Attention(0.4, True, 0.0, 0).compute(np, none, none, none).shape == (2, 0, 4)
+    assert AttentionGradients(0.4, True).compute(np, none, none, none, none).shape == (3, 2, 0, 4)
+
+
 def test_dropped_weights_are_the_same_on_the_way_back() -> None:
     arrays = [RNG.normal(size=(2, 260, 4)) for _ in range(3)]
     leaves = [minitorch.tensor(a, requires_grad=True) for a in arrays]
@@ -204,8 +271,11 @@ import sys
 from pathlib import Path
 import numpy as np
 import minitorch
+from minitorch.arrays.library import namespace
 from minitorch.errors import ArgumentError
+from minitorch.graph import jit, trace
 from minitorch.nn import functional as F
+from minitorch.op import Spec
 
 def peak_kib():
     return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])

@@ -320,6 +320,11 @@ def _outruns_blas() -> bool:
     return engine.vector_registers() == (32, 512)
 
 
+def attends(dtype: DType) -> bool:
+    """Tell whether a kernel of attention is faster than BLAS for numbers of this dtype."""
+    return compiles(dtype) and _has_avx_2_alone()
+
+
 def attend(arrays: Sequence[Array], results: Sequence[Array], scale: float, causal: bool) -> bool:
     """Let a kernel write attention or its gradients, if it can; see `compile.attention.run`.
 
@@ -327,7 +332,7 @@ def attend(arrays: Sequence[Array], results: Sequence[Array], scale: float, caus
     are BLAS's, which shares each.
     """
     lead, dtype = arrays[0].shape[:-2], arrays[0].dtype
-    if len(lead) > 3 or not compiles(dtype) or not _has_avx_2_alone():
+    if len(lead) > 3 or not attends(dtype):
         return False
     if 2 * math.prod(lead) < get_num_threads():
         return False

@@ -6,17 +6,27 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays.allocator import empty_as
 from ...arrays.generator import default_generator
-from ...arrays.library import Array, Namespace, as_dtype, float32, int64
+from ...arrays.library import (
+    CPU,
+    Array,
+    Namespace,
+    as_dtype,
+    asarray,
+    device_of,
+    float32,
+    int64,
+)
 from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
-from ...op import Kind, Methods, Op, apply
+from ...op import Kind, Methods, Op, Spec, Value, apply
 from ..elementwise import compiled
 from ..elementwise.binary import where
 from ..elementwise.casting import cast_to
 from ..elementwise.logic import ne
 from ..products.linalg import matmul, mT
 from ..random import dropout
-from ..reducing.reduction import amax
+from ..reducing.reduction import amax, sum
 from ..shaping.broadcasting import sum_to
 from ..shaping.indexing import ARRAY, Take
 from ..shaping.movement import insert_axes, reshape
@@ -72,7 +82,8 @@ def scaled_dot_product_attention(
     factor = 1.0 / math.sqrt(rows[-1]) if scale is None else scale
     masks = () if attn_mask is None else (attn_mask,)
     at_once = not dropout_p or (dropout_p < 1 and max(rows[-2] or 0, keys[-2] or 0) >= LONG)
-    if at_once and _on_host(query, key, value, *masks):
+    at_once = at_once and _on_host(query, key, value, *masks)
+    if at_once or _is_one_node(query, key, value, attn_mask, dropout_p):
         seed = int(default_generator().integers(0, 2**62, (), int64)) if dropout_p else 0
         op = Attention(factor, is_causal, dropout_p, seed)
         return apply(op, query, key, value, *masks)
@@ -139,11 +150,28 @@ def _on_host(*values: Any) -> bool:
     return len(values) == 3 or not getattr(values[3], "requires_grad", False)
 
 
+def _is_one_node(query: Any, key: Any, value: Any, mask: Any, p: float) -> bool:
+    """Tell whether one node of a graph attends: where that is faster than operator by operator.
+
+    Sizes are known, and query, key and value have the same.
+    """
+    if not isinstance(query, Value) or getattr(query, "array", None) is not None:
+        return False
+    shape, dtype = tuple(query.shape), as_dtype(query.dtype)
+    alike = all(tuple(x.shape) == shape and as_dtype(x.dtype) == dtype for x in (key, value))
+    if mask is not None or p or not alike or dtype.char not in "fd" or None in shape:
+        return False
+    device = getattr(query, "device", None)
+    return (device is None or device == CPU) and (shape[-2] >= LONG or compiled.attends(dtype))
+
+
 def _weights(query: Kind, key: Kind, mask: Any, factor: float, causal: bool) -> Any:
     """Return the softmax of the scores, operator by operator."""
     scores = matmul(query * factor, mT(key))
     if causal:  # each position attends to the first at least
         seen: Any = np.tril(np.ones((query.shape[-2], key.shape[-2]), dtype=bool))
+        if not isinstance(query, Value):  # an array, perhaps on a device
+            seen = asarray(seen, None, device_of(query))
         return softmax(where(seen, scores, -math.inf), -1)
     if mask is None:
         return softmax(scores, -1)
@@ -170,7 +198,14 @@ class Attention(Op):
         mask = masks[0] if masks else None
         return Weighing(self.scale, self.causal, mask, self.p, self.seed)
 
+    def infer(self, *specs: Spec) -> Spec:
+        query, _, value = specs[:3]
+        return Spec((*query.shape[:-1], value.shape[-1]), query.dtype)
+
     def compute(self, xp: Namespace, q: Array, k: Array, v: Array, *masks: Array) -> Array:
+        if xp is not np or not q.size:
+            attended: Array = matmul(_weights(q, k, None, self.scale, self.causal), v)
+            return attended
         if q.shape[-2] == 1 and not (masks or self.causal or self.p) and _fits_kernel(q, k, v):
             q, out = np.ascontiguousarray(q), np.empty(q.shape, q.dtype)
             arrays = (q, k, v, np.empty(k.shape[:-1], k.dtype), out)
@@ -186,15 +221,71 @@ class Attention(Op):
         if type(out_grad) is np.ndarray:
             by_inputs: Any = gradients(out_grad, q, k, v, self._how(masks))
             return (*(sum_to(d, x) for d, x in zip(by_inputs, (q, k, v), strict=True)), *rest)
+        if _is_one_node(q, k, v, masks[0] if masks else None, self.p):
+            by_all = apply(AttentionGradients(self.scale, self.causal), out_grad, q, k, v)
+            return by_all[0], by_all[1], by_all[2]
         weights = _weights(q, k, masks[0] if masks else None, self.scale, self.causal)
         d_weights = matmul(out_grad, mT(v))
         used = weights
         if self.p:
             dropout = all_dropout_factors(weights.array, self._how(()))
             used, d_weights = weights * dropout, d_weights * dropout
-        d_scores = apply(SoftmaxGradient(len(weights.shape) - 1), d_weights, weights) * self.scale
+        d_scores = _by_scores(d_weights, weights) * self.scale
         shares = matmul(d_scores, k), matmul(mT(d_scores), q), matmul(mT(used), out_grad)
         return (*(sum_to(d, x) for d, x in zip(shares, (q, k, v), strict=True)), *rest)
+
+
+class AttentionGradients(Op):
+    """The gradients by query, key and value, which have one shape: (3, ..., L, E), as one array.
+
+    Inputs are the gradient of the result, query, key and value.
+    """
+
+    reads_output = False
+    name = "attention_gradients"
+
+    def __init__(self, scale: float, causal: bool) -> None:
+        self.scale, self.causal = scale, causal
+
+    def infer(self, *specs: Spec) -> Spec:
+        return Spec((3, *specs[1].shape), specs[1].dtype)
+
+    def compute(self, xp: Namespace, g: Array, q: Array, k: Array, v: Array) -> Array:
+        if xp is np and q.size:
+            shares = empty_as(q, q.shape, (3,))
+            gradients(g, q, k, v, Weighing(self.scale, self.causal), tuple(shares))
+            return shares
+        weights, _, d_scores = self._scores(g, q, k, v)
+        by_inputs = matmul(d_scores, k), matmul(mT(d_scores), q), matmul(mT(weights), g)
+        stacked: Array = xp.stack(by_inputs)
+        return stacked
+
+    def _scores(self, g: Any, q: Any, k: Any, v: Any) -> tuple[Any, Any, Any]:
+        """Return the weights, their gradients, and those of the products of queries and keys."""
+        weights, d_weights = _weights(q, k, None, self.scale, self.causal), matmul(g, mT(v))
+        return weights, d_weights, _by_scores(d_weights, weights) * self.scale
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Differentiate the products and the softmax's gradient, operator by operator."""
+        g, q, k, v = node.inputs
+        by_dq, by_dk, by_dv = out_grad[0], out_grad[1], out_grad[2]
+        weights, d_weights, d_scores = self._scores(g, q, k, v)
+        by_d_scores = (matmul(by_dq, mT(k)) + matmul(q, mT(by_dk))) * self.scale
+        by_d_weights = _by_scores(by_d_scores, weights)
+        along = sum(d_weights * weights, -1, True), sum(by_d_scores * weights, -1, True)
+        by_weights = by_d_scores * (d_weights - along[0]) - d_weights * along[1]
+        by_scores = _by_scores(by_weights + matmul(g, mT(by_dv)), weights) * self.scale
+        return (
+            matmul(weights, by_dv) + matmul(by_d_weights, v),
+            matmul(d_scores, by_dk) + matmul(by_scores, k),
+            matmul(mT(d_scores), by_dq) + matmul(mT(by_scores), q),
+            matmul(mT(by_d_weights), g),
+        )
+
+
+def _by_scores(by_weights: Any, weights: Any) -> Any:
+    """Return the gradient of a softmax along the last axis."""
+    return apply(SoftmaxGradient(len(weights.shape) - 1), by_weights, weights)
 
 
 def _fits_kernel(q: Array, k: Array, v: Array) -> bool:

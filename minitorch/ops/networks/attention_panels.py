@@ -211,15 +211,17 @@ def _for_each_panel(
     compiled.parallel_for(len(runs), 1, work)
 
 
-def gradients(g: Array, q: Array, k: Array, v: Array, how: Weighing) -> tuple[Array, ...]:
-    """Return the gradients of queries, keys and values, with all leading axes.
+def gradients(
+    g: Array, q: Array, k: Array, v: Array, how: Weighing, into: Sequence[Array] = ()
+) -> Sequence[Array]:
+    """Return the gradients of queries, keys and values, with all leading axes; `into` is for them.
 
     With P the weights and g the gradient of P V: dV = Pᵀ g, dP = g Vᵀ, dS = scale P (dP - Σ dP P),
     dQ = dS K, dK = dSᵀ Q.
     """
     g, q, k, v = spread(g, q, k, v)
     shape = (*q.shape[:-1], k.shape[-2])
-    dq, dk, dv = (empty_as(x, x.shape) for x in (q, k, v))
+    dq, dk, dv = into or [empty_as(x, x.shape) for x in (q, k, v)]
     if _in_a_kernel((q, k, v, g), (dq, dk, dv), how):
         return dq, dk, dv
 
