@@ -331,22 +331,20 @@ def _product_by_rows(a: "Array", b: "Array", step: int) -> "Array":
     return product
 
 
-def empty_as(array: "Array", shape: tuple[int, ...], stack: tuple[int, ...] = ()) -> "Array":
+def empty_as(array: "Array", shape: tuple[int, ...]) -> "Array":
     """Return an array of this shape and the dtype of `array`, whose axes lie in memory as its do.
 
-    As many axes as `array` has; the last one stays last. The numbers are not set. Of a `stack`
-    there are several, behind each other.
+    As many axes as `array` has; the last one stays last. The numbers are not set.
     """
     if array.flags.c_contiguous:
-        return empty((*stack, *shape), array.dtype)
+        return empty(shape, array.dtype)
     steps, axes = array.strides[:-1], list(range(len(shape)))
     order = sorted(axes[:-1], key=steps.__getitem__, reverse=True)
     if 0 in steps or order == axes[:-1]:  # something is repeated, or in order
-        return empty((*stack, *shape), array.dtype)
+        return empty(shape, array.dtype)
     order += axes[-1:]
-    array_in_order = empty((*stack, *map(shape.__getitem__, order)), array.dtype)
-    places = [len(stack) + axis for axis in sorted(axes, key=order.__getitem__)]
-    return array_in_order.transpose((*range(len(stack)), *places))
+    array_in_order = empty(tuple(map(shape.__getitem__, order)), array.dtype)
+    return array_in_order.transpose(sorted(axes, key=order.__getitem__))
 
 
 def zeros_as(array: "Array") -> "Array":

@@ -3,11 +3,13 @@
 Zeros are neither made nor added for each part.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from ...arrays.library import Array, Namespace, native_device_of
 from ...op import Gradients, Op, Spec
-from ...ops.shaping.indexing import PlaceAdd, take_pattern
+from ...ops.shaping.indexing import PlaceAdd, Slice, take_pattern
+from ...ops.shaping.picked_parts import tiling
 from ..core.node import Node
 from .rewrite import rebuild, simple
 
@@ -27,11 +29,10 @@ class PlaceEach(Op):
         order: tuple[int, ...] = (),
     ) -> None:
         self.patterns, self.shape, self.order = patterns, shape, order
-        firsts = [p[0] for p in patterns if p and isinstance(p[0], int) and len(p) == 1]
-        self.all = sorted(firsts) == list(range(shape[0])) and len(firsts) == len(patterns)
+        self.all = tiling(patterns, shape) is not None
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the sum; where the parts are all of the first axis, without zeros."""
+        """Return the sum; where the parts are all of an axis, without zeros."""
         make, order = xp.empty if self.all else xp.zeros, self.order or range(len(self.shape))
         sizes = tuple(self.shape[d] for d in order)
         out = make(sizes, dtype=arrays[0].dtype, **native_device_of(arrays[0]))
@@ -67,4 +68,18 @@ def sum_of_placed(node: Node, a: Node, b: Node) -> Node | None:
         else:
             return None
     shape = tuple(int(n) for n in node.shape)
-    return rebuild(PlaceEach(tuple(p for p, _ in parts), shape), *[x for _, x in parts])
+    patterns, values = zip(*parts, strict=True)
+    whole = _whole(patterns, values)
+    if whole is not None and tuple(whole.shape) == shape and tiling(patterns, shape) is not None:
+        return whole
+    return rebuild(PlaceEach(patterns, shape), *values)
+
+
+def _whole(patterns: Sequence[tuple[Any, ...]], values: Sequence[Node]) -> Node | None:
+    """Return the node of which all values are slices, each where it is to be placed."""
+    source = values[0].inputs[0] if values[0].inputs else None
+    for pattern, value in zip(patterns, values, strict=True):
+        slices = simple(value) and isinstance(value.op, Slice) and value.op.index == pattern
+        if not slices or value.inputs[0] is not source:
+            return None
+    return source

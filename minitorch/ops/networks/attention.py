@@ -252,7 +252,8 @@ class AttentionGradients(Op):
 
     def compute(self, xp: Namespace, g: Array, q: Array, k: Array, v: Array) -> Array:
         if xp is np and q.size:
-            shares = empty_as(q, q.shape, (3,))
+            stack = _stack(q, k, v)
+            shares = empty_as(stack, stack.shape)
             gradients(g, q, k, v, Weighing(self.scale, self.causal), tuple(shares))
             return shares
         weights, _, d_scores = self._scores(g, q, k, v)
@@ -281,6 +282,22 @@ class AttentionGradients(Op):
             matmul(mT(d_scores), by_dq) + matmul(mT(by_scores), q),
             matmul(mT(by_d_weights), g),
         )
+
+
+def _stack(*arrays: Array) -> Array:
+    """Return arrays of one shape as one, to see how they lie; its numbers must not be read.
+
+    Slices of one array, as three parts of a linear layer's result, lie inside of each other.
+    """
+    first, *others = arrays
+    place, *places = (array.__array_interface__["data"][0] for array in arrays)
+    apart = places[0] - place
+    in_turn = places == [place + apart * (1 + i) for i in range(len(others))]
+    if apart <= 0 or not in_turn or any(array.strides != first.strides for array in others):
+        apart = 2**62  # further than anything
+    shape, strides = (len(arrays), *first.shape), (apart, *first.strides)
+    stack: Array = np.lib.stride_tricks.as_strided(first, shape, strides)
+    return stack
 
 
 def _by_scores(by_weights: Any, weights: Any) -> Any:

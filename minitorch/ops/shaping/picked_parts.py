@@ -80,20 +80,26 @@ class Part:
 
 def _join(pieces: Sequence[tuple[Array, Any, Any]], like: Array) -> Array | None:
     """Return slices along one axis side by side, if they have each element of it once."""
-    axis = len(pieces[0][1]) - 1
-    whole = (slice(None),) * axis
-    if axis < 0 or len(pieces) == 1 or any(pattern[:-1] != whole for _, pattern, _ in pieces):
+    patterns = [pattern for _, pattern, _ in pieces]
+    order = tiling(patterns, like.shape)
+    kinds = {type(pattern[-1]) for pattern in patterns if pattern}
+    if order is None or len(pieces) == 1 or len(kinds) > 1:
         return None
-    items = [pattern[-1] for _, pattern, _ in pieces]
-    kinds, order = set(map(type, items)), _order(items, like.shape[axis])
-    if order is None or len(kinds) > 1:
-        return None
-    values = [pieces[i][0] for i in order]
+    axis, values = len(patterns[0]) - 1, [pieces[i][0] for i in order]
     if kinds == {slice}:
         return np.concatenate(values, axis, out=empty_as(like, like.shape))
     if like.flags.c_contiguous:
         return Stack(axis).compute(np, *values)
     return np.stack(values, axis, out=empty_as(like, like.shape))
+
+
+def tiling(patterns: Sequence[tuple[Any, ...]], shape: Sequence[int]) -> list[int] | None:
+    """Return the order in which picks along one axis have each element once; None if none has."""
+    axis = len(patterns[0]) - 1
+    whole = (slice(None),) * axis
+    if axis < 0 or any(pattern[:-1] != whole for pattern in patterns):
+        return None
+    return _order([pattern[-1] for pattern in patterns], shape[axis])
 
 
 def _order(items: Sequence[Any], size: int) -> list[int] | None:

@@ -721,3 +721,32 @@ def test_parts_lie_as_the_transpose_of_their_sum_wants_them() -> None:
     feed = {x: np.random.default_rng(1).standard_normal((4, 3, 2))}
     with tf.Session(optimize=False) as session:
         np.testing.assert_allclose(*session.run([grad, after], feed))
+
+
+@pytest.mark.parametrize("pieces", ["rows", "slices", "some slices", "slices that overlap"])
+def test_parts_that_are_all_of_an_axis_need_no_zeros(pieces: str) -> None:
+    x = tf.placeholder(tf.float64, (3, 6))
+    bounds = {
+        "slices": [(2, 6), (0, 2)],
+        "some slices": [(0, 2), (2, 5)],
+        "slices that overlap": [(0, 4), (2, 6)],
+    }
+    parts = x.unbind(0) if pieces == "rows" else [x[:, slice(*ends)] for ends in bounds[pieces]]
+    (grad,) = tf.gradients(sum((part * part * part).sum() for part in parts), [x])
+    after = tf.optimize(grad)
+    (placed,) = [n.op for n in schedule([after], ()) if isinstance(n.op, PlaceEach)]
+    assert placed.all is (pieces in ("rows", "slices"))
+    feed = {x: np.random.default_rng(1).standard_normal((3, 6))}
+    with tf.Session(optimize=False) as session:
+        np.testing.assert_allclose(*session.run([grad, after], feed))
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (0, 1)])
+def test_slices_placed_where_they_were_taken_are_the_array_itself(order: tuple[int, ...]) -> None:
+    x, w = (tf.placeholder(tf.float64, (3, 4)) for _ in range(2))
+    (grad,) = tf.gradients([x[i] for i in range(len(order))], [x], [w[i] for i in order])
+    after = tf.optimize(grad)
+    assert (after is w) is (order == (0, 1, 2))
+    feed = dict(zip((x, w), np.random.default_rng(1).standard_normal((2, 3, 4)), strict=True))
+    with tf.Session(optimize=False) as session:
+        np.testing.assert_allclose(*session.run([grad, after], feed))
