@@ -6,6 +6,9 @@ Zeros are neither made nor added for each part.
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from ...arrays import allocator
 from ...arrays.library import Array, Namespace, native_device_of
 from ...op import Gradients, Op, Spec
 from ...ops.shaping.indexing import PlaceAdd, Slice, take_pattern
@@ -33,8 +36,10 @@ class PlaceEach(Op):
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the sum; where the parts are all of an axis, without zeros."""
-        make, order = xp.empty if self.all else xp.zeros, self.order or range(len(self.shape))
+        library: Any = allocator if xp is np else xp
+        order = self.order or range(len(self.shape))
         sizes = tuple(self.shape[d] for d in order)
+        make = library.empty if self.all else library.zeros
         out = make(sizes, dtype=arrays[0].dtype, **native_device_of(arrays[0]))
         if self.order:
             out = xp.permute_dims(out, sorted(order, key=self.order.__getitem__))
