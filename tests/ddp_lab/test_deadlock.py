@@ -113,9 +113,12 @@ def test_threads_without_a_way_to_the_ranks_are_no_senders() -> None:
         class Kernels(threading.Thread):
             __module__ = "ipykernel.control"
 
-        Kernels(target=threading.Event().wait, daemon=True).start()
-        run("threads", works_beside, 2)
-        run("threads", each_receives_first, 2)
+            def run(self) -> None:
+                threading.Event().wait()
+
+        Kernels(daemon=True).start()
+        ddp_lab.launch(works_beside, 2, transport="threads")
+        ddp_lab.launch(each_receives_first, 2, transport="threads")
 
     with pytest.raises(ddp_lab.Deadlock):
         ddp_lab.launch(beside_the_kernel, 1)
