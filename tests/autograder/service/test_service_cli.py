@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -29,9 +29,10 @@ from autograder.service.records.store import Store, sqlite_url
 from autograder.service.running.command_line import add_commands
 from autograder.service.running.data_directory import claim_directory
 from autograder.service.running.server import TOKEN_FILE, instructor_token
+from tests.autograder.service.forked import COMMAND, Forked
 
 SAMPLES = Path(__file__).parents[1] / "sample_labs"
-PROGRAM = [sys.executable, "-c", "from autograder.cli import main; raise SystemExit(main())"]
+PROGRAM = [sys.executable, "-c", COMMAND]
 
 
 NOWHERE = ("--port", "0", "--labs", "{labs}", "--database", "nonsense")
@@ -64,15 +65,12 @@ def in_this_process(*arguments: object) -> "subprocess.CompletedProcess[str]":
 
 @contextmanager
 def serving(
-    data: Path, port: int = 0, before: Callable[[], None] | None = None, more: Sequence[str] = ()
-) -> Iterator[tuple[str, "subprocess.Popen[str]"]]:
-    command = [*PROGRAM, "serve", "--port", str(port), "--data", str(data), "--labs", str(SAMPLES)]
-    command += more
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=before
-    )
+    data: Path, *more: object, start: Callable[..., Any] = Forked, first: str = ""
+) -> Iterator[tuple[str, Any]]:
+    """Run a server, a fork unless `start` is another; `first` is code that it runs before."""
+    words = ["serve", "--port", "0", "--data", data, "--labs", SAMPLES, *more]
+    process = start(first + COMMAND, *words, apart=True)
     try:
-        assert process.stdout
         said = next((line for line in process.stdout if "Course server" in line), "")
         found = re.search(r"http://\S+", said)
         assert found, process.communicate()
@@ -82,10 +80,16 @@ def serving(
         process.communicate()
 
 
+def typed(code: str, *words: object, apart: bool) -> "subprocess.Popen[str]":
+    """Start a command as it is typed."""
+    pipe, command = subprocess.PIPE, [sys.executable, "-c", code, *map(str, words)]
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe if apart else None, text=True)
+
+
 @pytest.fixture(scope="module")
 def course(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     data = tmp_path_factory.mktemp("course") / "data"
-    with serving(data) as (url, _):
+    with serving(data, start=typed) as (url, _):
         yield url, (data / "instructor.token").read_text().strip(), data
 
 
@@ -334,7 +338,7 @@ def test_a_signal_stops_the_server_cleanly(tmp_path: Path, number: signal.Signal
     with serving(tmp_path / "data") as (_, process):
         process.send_signal(number)
         assert process.wait(120) == 0
-        assert process.stderr and "Traceback" not in process.stderr.read()
+        assert "Traceback" not in process.stderr.read()
 
 
 @pytest.mark.sandbox
@@ -369,11 +373,8 @@ def test_adding_the_commands_imports_nothing_heavy() -> None:
 
 def test_no_room_for_temporary_files_is_said_and_the_next_is_stored(tmp_path: Path) -> None:
     """A form of over a MiB goes through a temporary file, which may find no room first."""
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, 2 << 20))
-
-    with serving(tmp_path / "data", before=limit) as (url, _):
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 20, 2 << 20)); "
+    with serving(tmp_path / "data", first=limit) as (url, _):
         token = (tmp_path / "data" / "instructor.token").read_text().strip()
         learner = Connection(url, Connection(url, token).enroll("Ada")["token"])
         cell = {"cell_type": "code", "source": "#" * (4 << 20)}
@@ -385,7 +386,7 @@ def test_no_room_for_temporary_files_is_said_and_the_next_is_stored(tmp_path: Pa
 
 
 def test_the_log_as_json_is_one_object_a_line(tmp_path: Path) -> None:
-    with serving(tmp_path / "data", more=["--log-format", "json"]) as (url, process):
+    with serving(tmp_path / "data", "--log-format", "json") as (url, process):
         autograder("export", "--server", url, "--token", "wrong")
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate()

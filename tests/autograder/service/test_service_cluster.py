@@ -5,8 +5,6 @@ Scheduler, workers and server are processes of their own, as in a course.
 
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,20 +22,15 @@ from autograder.service.errors import GraderDied, GraderUnable
 from autograder.service.grading.dask import ClusterGrader
 from autograder.service.records.store import existing
 from autograder.service.running.start import free_port
+from tests.autograder.service.forked import COMMAND, Forked
 
 SAMPLES = Path(__file__).parents[1] / "sample_labs"
 
 
 @contextmanager
-def program(code: str, *arguments: str, says: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def program(code: str, *arguments: object, says: str) -> Iterator[tuple[Forked, str]]:
     """Run a program of Python; give it and the line in which it has said `says`; kill it."""
-    process = subprocess.Popen(
-        [sys.executable, *code.split(" ", 1), *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert process.stdout
+    process = Forked(code, *arguments)
     heard = [""]
     while says not in heard[-1] and (line := process.stdout.readline()):
         heard.append(line)
@@ -54,40 +47,43 @@ def program(code: str, *arguments: str, says: str) -> Iterator[tuple[subprocess.
 
 
 def scheduler(port: int) -> Any:
-    options = ["--host", "127.0.0.1", "--port", str(port), "--no-dashboard"]
-    return program("-m distributed.cli.dask_scheduler", *options, says="Scheduler at")
+    code = "from distributed.cli.dask_scheduler import main; main()"
+    options = ["--host", "127.0.0.1", "--port", port, "--no-dashboard"]
+    return program(code, *options, says="Scheduler at")
 
 
 def worker(address: str, folder: Path) -> Any:
+    code = "from distributed.cli.dask_worker import main; main()"
     options = ["--nthreads", "1", "--no-nanny", "--no-dashboard", "--memory-limit", "0"]
-    place = ["--local-directory", str(folder)]
-    return program(
-        "-m distributed.cli.dask_worker", address, *options, *place, says="Registered to"
-    )
+    return program(code, address, *options, "--local-directory", folder, says="Registered to")
 
 
 def server(data: Path, address: str) -> Any:
-    code = "-c from autograder.cli import main; raise SystemExit(main())"
-    options = ["--port", "0", "--data", str(data), "--labs", str(SAMPLES), "--workers", "2"]
-    return program(code, "serve", *options, "--scheduler", address, says="Course server")
+    options = ["--port", "0", "--data", data, "--labs", SAMPLES, "--workers", "2"]
+    options += ["--scheduler", address]
+    return program(COMMAND, "serve", *options, says="Course server")
 
 
 def server_that_grows(data: Path, most: int, cluster: str = "distributed.LocalCluster") -> Any:
-    code = "-c from autograder.cli import main; raise SystemExit(main())"
-    options = ["--port", "0", "--data", str(data), "--labs", str(SAMPLES)]
-    options += ["--workers", str(most), "--cluster", cluster]
-    return program(code, "serve", *options, says="Course server")
+    options = ["--port", "0", "--data", data, "--labs", SAMPLES]
+    options += ["--workers", most, "--cluster", cluster]
+    return program(COMMAND, "serve", *options, says="Course server")
 
 
-def workers(server: "subprocess.Popen[str]") -> list[int]:
-    """Return the processes of Dask's workers that a server has."""
+def children(pid: int, name: str) -> list[int]:
+    """Return the processes that a process has started and whose command line has `name` in it."""
     found = []
-    for children in Path(f"/proc/{server.pid}/task").glob("*/children"):
+    for of_thread in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):  # a thread, or a process, that has just ended
-            for pid in children.read_text().split():
-                if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text():
-                    found.append(int(pid))
+            for child in map(int, of_thread.read_text().split()):
+                if name in Path(f"/proc/{child}/cmdline").read_text():
+                    found.append(child)
     return found
+
+
+def workers(server: Forked) -> list[int]:
+    """Return the processes of Dask's workers that a server has."""
+    return children(server.pid, "spawn_main")
 
 
 def until(found: Callable[[], Any]) -> Any:
@@ -98,18 +94,10 @@ def until(found: Callable[[], Any]) -> Any:
     return value
 
 
-def stop_judge(of: "subprocess.Popen[str]") -> int:
+def stop_judge(of: Forked) -> int:
     """Stop the judge of a worker, once it has one, in what it does; return its process id."""
 
-    def judge() -> int | None:
-        for children in Path(f"/proc/{of.pid}/task").glob("*/children"):
-            with suppress(OSError):  # a thread, or a process, that has just ended
-                for pid in children.read_text().split():
-                    if "grading.judge" in Path(f"/proc/{pid}/cmdline").read_text():
-                        return int(pid)
-        return None
-
-    found: int = until(judge)
+    found: int = until(lambda: children(of.pid, "grading.judge"))[0]
     os.kill(found, signal.SIGSTOP)
     return found
 

@@ -23,9 +23,17 @@ from autograder.service.errors import StartError
 from autograder.service.running.handout import hand_out
 from autograder.service.running.jupyter import Jupyter
 from autograder.service.running.start import free_port, learner_token
+from tests.autograder.service.forked import COMMAND, Forked
 
 SAMPLE = Path(__file__).parents[1] / "sample_labs" / "scale_and_sum"
-PROGRAM = [sys.executable, "-c", "from autograder.cli import main; raise SystemExit(main())"]
+START = (
+    "start",
+    f"--labs={SAMPLE.parent}",
+    "--port=0",
+    "--lab-port=0",
+    "--name=Ada",
+    "--no-browser",
+)
 
 
 @pytest.fixture
@@ -104,26 +112,19 @@ def test_the_learner_keeps_their_token_from_start_to_start(running: Any, tmp_pat
 
 
 @contextmanager
-def started(tmp_path: Path) -> Iterator[tuple["subprocess.Popen[str]", list[str], Path]]:
+def started(tmp_path: Path) -> Iterator[tuple[Forked, list[str], Path]]:
     """Run `start`; yield its process, the addresses that it said, and its working folder."""
-    work = tmp_path / "work"
-    arguments = ["start", "--labs", SAMPLE.parent, "--work", work, "--port=0", "--lab-port=0"]
     names = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
-    process = subprocess.Popen(
-        [*PROGRAM, *map(str, arguments), "--name=Ada", "--no-browser"],
-        env={**os.environ, **{name: str(tmp_path / name) for name in names}},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    own = {name: str(tmp_path / name) for name in names}
+    first = f"import os; os.environ.update({own}); "
+    process = Forked(first + COMMAND, *START, "--work", tmp_path / "work", apart=True)
     try:
-        assert process.stdout
         lines: list[str] = []
         for line in process.stdout:
             lines.append(line)
             if "Ctrl-C" in line:
                 break
-        yield process, re.findall(r"http://\S+", "".join(lines)), work
+        yield process, re.findall(r"http://\S+", "".join(lines)), tmp_path / "work"
     finally:
         process.kill()
         process.communicate()
@@ -135,7 +136,7 @@ def is_open(url: str) -> bool:
         return probe.connect_ex((address.hostname, address.port)) == 0
 
 
-def child(process: "subprocess.Popen[str]", name: str) -> int:
+def child(process: Forked, name: str) -> int:
     """Return the process id of the child whose command line has `name` in it."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return next(int(p) for p in children if name in Path(f"/proc/{p}/cmdline").read_text())
@@ -149,12 +150,13 @@ def test_a_second_start_says_where_the_first_is_and_a_signal_stops_both(tmp_path
         token = (work / ".course" / "learner.token").read_text().strip()
         notebook = (work / "scale_and_sum" / "lab.ipynb").read_bytes()
         assert Connection(server, token).submit("scale_and_sum", notebook)["id"] == 1
-        again = subprocess.run(list(map(str, process.args)), capture_output=True, text=True)  # type: ignore[arg-type]
+        typed = [sys.executable, "-c", COMMAND, *START, "--work", str(work)]
+        again = subprocess.run(typed, capture_output=True, text=True)
         assert again.returncode == 0, again.stderr
         assert jupyter in again.stdout and server in again.stdout
         process.send_signal(signal.SIGTERM)
         assert process.wait(120) == 0
-        assert process.stdout and process.stdout.read().endswith(f"Your work is in {work}.\n")
+        assert process.stdout.read().endswith(f"Your work is in {work}.\n")
         assert not is_open(jupyter) and not is_open(server)
 
 
@@ -162,7 +164,7 @@ def test_when_jupyter_ends_the_server_ends_with_a_message(tmp_path: Path) -> Non
     with started(tmp_path) as (process, addresses, _):
         os.kill(child(process, "jupyterlab"), signal.SIGKILL)
         assert process.wait(120) == 2
-        assert process.stderr and "JupyterLab ended" in process.stderr.read()
+        assert "JupyterLab ended" in process.stderr.read()
         assert not any(is_open(url) for url in addresses)
 
 

@@ -1,7 +1,6 @@
 """Real servers and real graders that are killed, and a lab that goes and comes back."""
 
 import json
-import multiprocessing
 import os
 import random
 import shutil
@@ -25,20 +24,11 @@ from autograder.service.database.schema import gradings
 from autograder.service.errors import ServerError
 from autograder.service.records.store import Store, existing, sqlite_url
 from autograder.service.running.start import free_port
+from tests.autograder.service.forked import COMMAND, Forked
 
 SAMPLES = Path(__file__).parents[1] / "sample_labs"
-PROGRAM = [sys.executable, "-c", "from autograder.cli import main; raise SystemExit(main())"]
-
-# Servers are forks of one process that has imported what takes most of their start.
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["autograder.cli", "autograder.service.running.server"])
-SERVE = """
-import os, sys
-sys.stdout = open(os.dup2(out.fileno(), 1), "w", closefd=False)
-sys.stderr = open(os.devnull, "w")
-from autograder.cli import main
-raise SystemExit(main(words))
-"""
+PROGRAM = [sys.executable, "-c", COMMAND]
+SILENT = "import os; os.dup2(os.open(os.devnull, os.O_WRONLY), 2); "  # nobody reads its errors
 
 SUBMISSIONS, CLIENTS = (600, 12) if os.environ.get("WIDE") else (12, 3)
 
@@ -50,19 +40,15 @@ def serving(
     data: Path, labs: Path = SAMPLES, options: Sequence[str] = ()
 ) -> Iterator[tuple[str, int]]:
     """Run a server; yield its address and process id; kill it."""
-    words = ["serve", "--data", str(data), "--labs", str(labs), "--port", "0", *options]
-    reader, writer = FORKS.Pipe(duplex=False)
-    server = FORKS.Process(target=exec, args=(SERVE, {"words": words, "out": writer}))
-    server.start()
-    writer.close()
+    words = ["--data", data, "--labs", labs, "--port", "0", *options]
+    server = Forked(SILENT + COMMAND, "serve", *words)
     try:
-        with reader, open(reader.fileno(), closefd=False) as said:
-            line = next(line for line in said if "Course server" in line)
-        assert server.pid
+        line = next(line for line in server.stdout if "Course server" in line)
         yield line.split()[-1], server.pid
     finally:
         server.kill()
-        server.join()
+        server.wait()
+        server.stdout.close()
 
 
 @contextmanager
