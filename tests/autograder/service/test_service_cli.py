@@ -341,25 +341,6 @@ def test_a_signal_stops_the_server_cleanly(tmp_path: Path, number: signal.Signal
         assert "Traceback" not in process.stderr.read()
 
 
-@pytest.mark.sandbox
-def test_a_killed_server_loses_nothing(tmp_path: Path, solution: Path) -> None:
-    data = tmp_path / "data"
-    with serving(data) as (url, process):
-        staff = (data / "instructor.token").read_text().strip()
-        ada = Connection(url, Connection(url, staff).enroll("Ada")["token"])
-        numbers = [ada.submit("scale_and_sum", solution.read_bytes())["id"] for _ in range(6)]
-        process.kill()
-        process.wait()
-    with serving(data) as (url, _):
-        ada = Connection(url, ada.token)
-        found = [ada.submission(str(number)) for number in numbers]
-        while {f["state"] for f in found} != {"graded"}:
-            assert "failed" not in {f["state"] for f in found}
-            time.sleep(0.02)
-            found = [ada.submission(str(number)) for number in numbers]
-    assert [f["score"] for f in found] == [8.0] * 6
-
-
 def test_adding_the_commands_imports_nothing_heavy() -> None:
     program = (
         "import sys, json; from autograder.service.running.command_line import add_commands;"
