@@ -31,7 +31,7 @@ from minitorch.serve.http import application
 
 V, CONTEXT = 64, 600
 BAD = 60  # a token on which the model fails as `Hashed.how` says
-KILLS = 100 if os.environ.get("WIDE") else 20
+KILLS = 100 if os.environ.get("WIDE") else 10
 LIMIT_S = 100 + 6 * KILLS  # a kill and the start that follows take half a second where it is quiet
 
 
@@ -335,8 +335,9 @@ def test_no_token_is_lost_or_told_twice_in_kills_of_the_container() -> None:
             kills = 0
 
             async def more_of(what: str, more: int) -> None:
-                enough = metrics(server)[what] + more
-                await until(lambda: metrics(server)[what] >= enough)
+                counts = server._generators["model"].counts  # without the quantiles of `metrics`
+                enough = getattr(counts, what) + more
+                await until(lambda: getattr(counts, what) >= enough)
 
             async def reader(number: int) -> None:
                 while kills < KILLS or number not in finished:
