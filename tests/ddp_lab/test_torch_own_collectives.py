@@ -16,12 +16,15 @@ LEAST = 58  # of the tests that a backend in Python can run, however many torch 
 EXEMPT = {
     "test_get_backend": "compares the name of the group's backend with BACKEND, which is gloo",
 }
-SOME = [  # of each kind one, none of which may be skipped
+SOME = [  # of each kind one and all of monitored barriers; none of them may be skipped
     "test_all_gather_coalesced_simple",
     "test_all_reduce_full_group_min",
     "test_barrier_timeout_full_group",
     "test_batch_isend_irecv_gloo_tags",
     "test_destroy_group",
+    "test_monitored_barrier_gloo",
+    "test_monitored_barrier_gloo_rank_0_timeout",
+    "test_monitored_barrier_gloo_subgroup",
     "test_scatter_object_list",
     "test_send_recv_any_source",
 ]
@@ -49,12 +52,9 @@ def test_all_of_torchs_own_tests_of_collectives_pass_but_those_that_ask_for_gloo
 
 
 def test_a_monitored_barrier_names_the_ranks_that_are_missing(python: Any) -> None:
-    for ranks, kinds in {
-        3: ("gloo", "gloo_rank_0_timeout", "gloo_subgroup"),
-        8: ("failure_order", "wait_all_ranks"),  # which torch skips with fewer
-    }.items():
-        names = [f"test_monitored_barrier_{kind}" for kind in kinds]
-        assert outcomes(python, *names, ranks=ranks) == dict.fromkeys(names, "ok")
+    """The two that torch skips with fewer ranks; the others are among `SOME`."""
+    names = [f"test_monitored_barrier_{kind}" for kind in ("failure_order", "wait_all_ranks")]
+    assert outcomes(python, *names, ranks=8) == dict.fromkeys(names, "ok")
 
 
 def test_they_notice_results_that_are_slightly_wrong(python: Any) -> None:

@@ -4,9 +4,10 @@
 
 The tests ship in torch's wheel. Four things are changed, in memory: the group is made with the
 backend asked for, while conditions such as "gloo supports this" hold; ranks are forked, not
-spawned; what needs a GPU is left out; and ranks have longer to meet, for machines that stall, but
-look more often whether they have. Prints `NAME ok|skipped|failed` a line. With --spoil, results
-are made slightly wrong, to see that the tests notice.
+spawned; what needs a GPU or more ranks is left out, before there are ranks; and these have longer
+to meet, for machines that stall, but look more often whether they have. Prints
+`NAME ok|skipped|failed` a line. With --spoil, results are made slightly wrong, to see that the
+tests notice.
 """
 
 import importlib.util
@@ -67,6 +68,17 @@ def fork_ranks() -> None:
     common_distributed.MultiProcessTestCase._spawn_processes = spawn
 
 
+def skip_here() -> None:
+    """Skip what needs a GPU, or more ranks, in this process: torch has each rank find that out."""
+    from torch.testing._internal import common_distributed
+
+    needs_gpu = unittest.skip("needs a GPU")
+    common_distributed.skip_if_no_gpu = needs_gpu
+    common_distributed.skip_if_lt_x_gpu = lambda _: needs_gpu
+    few = int(os.environ["WORLD_SIZE"]) < 8
+    common_distributed.skip_if_small_worldsize = unittest.skipIf(few, "needs 8 ranks")
+
+
 def spoil() -> None:
     """Have every result copied into its tensor, 0.05 % wrong."""
     import torch
@@ -108,6 +120,7 @@ def main() -> None:
         wanted.remove("--spoil")
         spoil()
     fork_ranks()
+    skip_here()
     module = load(backend)
     base = module.DistributedTest._DistTestBase
 
