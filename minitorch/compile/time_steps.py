@@ -14,6 +14,7 @@ Source: Appleyard, Kocisky & Blunsom, arXiv:1604.01946, 2016.
 """
 
 import functools
+import itertools
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -24,6 +25,8 @@ from . import engine, functions, kernels, panels, pool
 from .text import KERNEL, Text
 
 _Array = np.ndarray[Any, Any]
+FEW_REGISTERS, MOST_ROWS = 16, 7
+"""Rows of a block where vector registers are few: of more, LLVM keeps sums in memory."""
 
 
 class _Cell(NamedTuple):
@@ -76,11 +79,21 @@ class _Kernel:
         starts = [t.times(t.plus(self.source, row), self.width) for row in numbers]
         lines = [t.at(self.a, start, t.scalar) for start in starts]
         columns = [t.at(self.columns, v * t.width, t.scalar) for v in range(vectors)]
+        self._prefetch(numbers)
         panels.add_terms(t, lines, columns, self.depth, vectors * t.width, self.sums)
         for i in range(rows * vectors):
             t.store(t.load(self.sums[i], align=64), t.at(self.done, i, t.vector), how="align 64")
         with t.loop("r", str(rows)) as r:
             self._finish(t.plus(first, r), t.at(self.done, t.times(r, vectors), t.vector))
+
+    def _prefetch(self, rows: Sequence[str]) -> None:
+        """Ask for what these rows read from memory that is far."""
+        t, unit = self.t, self.t.times(self.panel, self.t.width)
+        for row, name in itertools.product(rows, self.step.far):
+            cell = _Cell(t.plus(self.first, row), row, unit, "")
+            gates = self.step.gates if name == "gates" else 1
+            for gate in range(gates):
+                t.prefetch(self._at(name, cell, cell.row, gate, gates))
 
     def _finish(self, of_batch: str, done: str) -> None:
         """Write what becomes of a row's sums."""
@@ -208,24 +221,33 @@ class _Step(NamedTuple):
 
     Attributes:
         vectors: of sums in a row of a panel, one a gate; on the way back there is one.
+        gates: of the array of this name.
+        far: arrays that it reads and that the step before has not just written.
     """
 
     vectors: int
-    arrays: tuple[str, ...]
+    gates: int
+    far: tuple[str, ...]
+    near: tuple[str, ...]
     finish: _Finish
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """All that it reads and writes."""
+        return self.far + self.near
 
 
 _STEPS = {
-    "tanh": _Step(1, ("b", "h"), functools.partial(_plain, False)),
-    "relu": _Step(1, ("b", "h"), functools.partial(_plain, True)),
-    "lstm": _Step(4, ("b", "gates", "c_before", "c", "tanh_c", "h"), _lstm),
-    "gru": _Step(3, ("b", "gates", "from_h", "h_before", "h"), _gru),
+    "tanh": _Step(1, 1, ("h",), ("b",), functools.partial(_plain, False)),
+    "relu": _Step(1, 1, ("h",), ("b",), functools.partial(_plain, True)),
+    "lstm": _Step(4, 4, ("gates",), ("b", "c_before", "c", "tanh_c", "h"), _lstm),
+    "gru": _Step(3, 3, ("gates",), ("b", "from_h", "h_before", "h"), _gru),
 }
-_BACK: dict[str, tuple[tuple[str, ...], _Finish]] = {
-    "tanh": (("dy", "h", "d"), functools.partial(_plain_gradient, False)),
-    "relu": (("dy", "h", "d"), functools.partial(_plain_gradient, True)),
-    "lstm": (("dy", "gates", "c_before", "tanh_c", "dc", "d"), _lstm_gradient),
-    "gru": (("dy", "gates", "from_h", "h_before", "dh", "d_x", "d"), _gru_gradient),
+_BACK: dict[str, tuple[int, tuple[str, ...], tuple[str, ...], _Finish]] = {
+    "tanh": (1, ("dy", "h"), ("d",), functools.partial(_plain_gradient, False)),
+    "relu": (1, ("dy", "h"), ("d",), functools.partial(_plain_gradient, True)),
+    "lstm": (4, ("dy", "gates", "c_before", "tanh_c"), ("dc", "d"), _lstm_gradient),
+    "gru": (3, ("dy", "gates", "from_h", "h_before"), ("dh", "d_x", "d"), _gru_gradient),
 }
 _STEPS |= {f"{name} back": _Step(1, *step) for name, step in _BACK.items()}
 
@@ -234,6 +256,7 @@ def _blocks(batch: int, vectors: int) -> tuple[int, int]:
     """Return how many rows a block has whose sums stay in registers, and those that are left."""
     registers, _ = engine.vector_registers()
     most = max((registers - vectors - 1) // vectors, 1)
+    most = most if registers > FEW_REGISTERS else min(most, MOST_ROWS)
     rows = -(-batch // -(-batch // most))
     return rows, batch % rows
 
