@@ -18,6 +18,7 @@ Rows = Sequence[tuple[Any, ...]]
 FEW = 2**6  # elements, from which on a kernel over rows is faster than NumPy's calls
 SOME = 2**8  # elements, from which on one is faster than a dozen of NumPy's calls
 SEVERAL = 2**12  # elements, from which on one is faster than a few of them
+LONG = 2**6  # elements of a row, from which on what it leaves of a vector costs little
 MUCH = 2**17  # elements, from which on threads share a call of NumPy's
 FEW_TERMS = 2**7  # of a product, up to which a kernel that packs once is faster than BLAS
 MANY_ROWS = 2**8  # of B, from which on that is so
@@ -127,9 +128,15 @@ def row_in_order(
 
 
 def _repeat(a: Array) -> Array:
-    """Return an array that repeats its numbers along axes, those that it has in rows."""
-    part = a[tuple(slice(None, None if step else 1) for step in a.strides)]
-    return np.broadcast_to(np.ascontiguousarray(part), a.shape)
+    """Return an array that repeats its numbers along axes, those that it has in rows.
+
+    Short rows are written out: a kernel computes what is no whole vector of each under a mask.
+    """
+    picks, row = [], 1 if a.strides[-1] else LONG
+    for size, step in zip(a.shape[::-1], a.strides[::-1], strict=True):
+        picks.append(slice(None, None if step or row < LONG else 1))
+        row *= size
+    return np.broadcast_to(np.ascontiguousarray(a[tuple(picks[::-1])]), a.shape)
 
 
 def in_order(
