@@ -30,6 +30,7 @@ from .norms import (
     group_norm_gradient,
     layer_norm,
     layer_norm_gradient,
+    row_moments,
     standardize_gradient,
 )
 from .places import add_rows, gather, scatter, scatter_add
@@ -64,6 +65,7 @@ _KERNELS: dict[str, tuple[int, Callable[[RowText], None]]] = {
     "standardize_gradient": (3, standardize_gradient),
     "group_norm": (4, group_norm),
     "group_norm_gradient": (6, group_norm_gradient),
+    "row_moments": (3, row_moments),
     "channel_sums": (6, channel_sums),
     "column_moments": (3, column_moments),
     "column_sums": (6, column_sums),

@@ -10,8 +10,8 @@ from functools import partial
 from .row_text import Each, RowText
 
 
-def _standardize(k: RowText, x: int) -> tuple[Each, str]:
-    """Return what gives a row's elements with mean 0 and variance 1, and 1 / their deviation."""
+def _moments(k: RowText, x: int) -> tuple[Each, str, str]:
+    """Return what gives a row's elements less their mean, the mean and the variance."""
     t = k.t
     (middle,) = k.mean(lambda v, mask: k.load(x, v, mask))
 
@@ -23,8 +23,22 @@ def _standardize(k: RowText, x: int) -> tuple[Each, str]:
         return t.mul(a, a)
 
     (spread,) = k.mean(square)
+    return away, middle, spread
+
+
+def _standardize(k: RowText, x: int) -> tuple[Each, str]:
+    """Return what gives a row's elements with mean 0 and variance 1, and 1 / their deviation."""
+    t = k.t
+    away, _, spread = _moments(k, x)
     scale = t.div(t.number(1.0), t.intrinsic("sqrt", t.add(spread, k.number)))
     return lambda v, mask: t.mul(away(v, mask), scale), scale
+
+
+def row_moments(k: RowText) -> None:
+    """x, mean, variance: those of each row."""
+    _, *moments = _moments(k, 0)
+    for i, moment in enumerate(moments):
+        k.store_first(1 + i, k.row, moment)
 
 
 def layer_norm(k: RowText) -> None:

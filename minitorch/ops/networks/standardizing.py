@@ -63,17 +63,21 @@ class Moments(Flat, Reduction):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return both, with the axes as size 1."""
-        if self.dims == (0,) and x.ndim == 2 and compiled.fits_rows(xp, x):
-            matrix, moments = np.ascontiguousarray(x), np.zeros((2, x.shape[1]), x.dtype)
-            compiled.run_rows("column_moments", (matrix, *moments), 0.0, rows=len(x))
-            return moments[:, None]
-        if xp is np and self.dims == (0, *range(2, x.ndim)) and compiled.fits(xp, x):
-            channels = Channels(x)
-            (rows,) = channels.rows
-            centre = channels.mean(rows)
-            away: Array = rows - centre
-            moments = np.stack([centre, channels.mean(away, away)])
-            return moments.reshape(2, 1, -1, *(1,) * (x.ndim - 2))
+        if self.dims == (0, *range(2, x.ndim)) and compiled.fits_rows(xp, x):
+            shape = (2, 1, -1, *(1,) * (x.ndim - 2))
+            if x.size == x.shape[0] * x.shape[1]:
+                moments = np.zeros((2, x.shape[1]), x.dtype)
+                matrix = np.ascontiguousarray(x).reshape(x.shape[:2])
+                compiled.run_rows("column_moments", (matrix, *moments), 0.0, rows=len(x))
+                return moments.reshape(shape)
+            (rows,) = Channels(x).rows
+            of_rows: Array = np.empty((2, *rows.shape[:2]), x.dtype)
+            compiled.run_rows("row_moments", (np.ascontiguousarray(rows), *of_rows), 0.0)
+            samples = x.dtype.type(len(rows))
+            moments = np.add.reduce(of_rows, 1) / samples
+            away = of_rows[0] - moments[0]
+            moments[1] += np.add.reduce(away * away, 0) / samples  # beside that within samples
+            return moments.reshape(shape)
         centre = xp.mean(x, axis=self.dims, keepdims=True)
         away = x - centre
         return xp.stack([centre, xp.mean(away * away, axis=self.dims, keepdims=True)])
