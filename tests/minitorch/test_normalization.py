@@ -81,6 +81,17 @@ def test_a_batch_norm_keeps_the_order_of_large_images(order: str) -> None:
         assert y.array.strides == x.array.strides
 
 
+@pytest.mark.parametrize("shape", [(8, 6, 20, 20), (64, 6, 1, 1)], ids=str)
+@pytest.mark.parametrize("order", ORDERS)
+def test_channels_far_from_0_have_their_variance(order: str, shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(3).standard_normal(shape).astype("float32")
+    x += 300 * np.arange(6, dtype="float32").reshape(1, 6, 1, 1)
+    spread = minitorch.zeros(6)
+    F.batch_norm(_laid(x, ORDERS[order](4)), minitorch.zeros(6), spread, None, None, True, 1.0)
+    want = x.var((0, 2, 3), dtype="float64", ddof=1)
+    np.testing.assert_allclose(spread.numpy(), want, rtol=1e-5)
+
+
 def test_a_batch_norm_of_no_samples_is_empty_as_in_torch() -> None:
     for lib, functional in ((minitorch, F), (torch, TF)):
         one = lib.ones(3)

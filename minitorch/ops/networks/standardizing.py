@@ -66,7 +66,7 @@ class Moments(Flat, Reduction):
         if self.dims == (0, *range(2, x.ndim)) and compiled.fits_rows(xp, x):
             shape = (2, 1, -1, *(1,) * (x.ndim - 2))
             if x.size == x.shape[0] * x.shape[1]:
-                moments = np.zeros((2, x.shape[1]), x.dtype)
+                moments: Array = np.zeros((2, x.shape[1]), x.dtype)
                 matrix = np.ascontiguousarray(x).reshape(x.shape[:2])
                 compiled.run_rows("column_moments", (matrix, *moments), 0.0, rows=len(x))
                 return moments.reshape(shape)
