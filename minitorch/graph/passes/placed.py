@@ -40,7 +40,7 @@ class PlaceEach(Op):
         order = self.order or range(len(self.shape))
         sizes = tuple(self.shape[d] for d in order)
         make = library.empty if self.all else library.zeros
-        out = make(sizes, dtype=arrays[0].dtype, **native_device_of(arrays[0]))
+        out: Array = make(sizes, dtype=arrays[0].dtype, **native_device_of(arrays[0]))
         if self.order:
             out = xp.permute_dims(out, sorted(order, key=self.order.__getitem__))
         for pattern, array in zip(self.patterns, arrays, strict=True):

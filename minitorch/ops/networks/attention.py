@@ -165,7 +165,7 @@ def _is_one_node(query: Any, key: Any, value: Any, mask: Any, p: float) -> bool:
     return (device is None or device == CPU) and (shape[-2] >= LONG or compiled.attends(dtype))
 
 
-def _weights(query: Kind, key: Kind, mask: Any, factor: float, causal: bool) -> Any:
+def _weights(query: Any, key: Any, mask: Any, factor: float, causal: bool) -> Any:
     """Return the softmax of the scores, operator by operator."""
     scores = matmul(query * factor, mT(key))
     if causal:  # each position attends to the first at least
