@@ -29,6 +29,7 @@ from ddp_lab.transport.shm.segment import Segment
 STOP_S = 5.0
 START_S = 60.0  # importing torch in a new zygote, and the function's own modules in each rank
 READ_BYTES = 1 << 16
+REGISTERING = ("ddp_lab.torch_backend",)  # modules that a function needs and never names
 UNHEARD = Entry(RUNNING, heard=False)  # of a rank that another process has started
 
 
@@ -75,6 +76,7 @@ def make_job(
         ) from error
     return Job(
         call=call,
+        modules=[name for name in REGISTERING if name in sys.modules],
         transport=transport,
         master="127.0.0.1",
         secret=b"",

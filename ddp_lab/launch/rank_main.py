@@ -5,6 +5,7 @@ While it works, a thread of it waits on the same socket: asked where the rank is
 the stack of the main thread; when the launcher is gone, it ends the process.
 """
 
+import importlib
 import os
 import signal
 import socket
@@ -41,6 +42,7 @@ class Job:
     """
 
     call: bytes
+    modules: list[str]  # imported first: `call` may need what they register, and not name them
     transport: str
     master: str  # the address of rank 0's machine
     secret: bytes  # that the ranks of this run know on every machine
@@ -161,6 +163,8 @@ def _run(
     recorder = None
     try:
         _prepare(job)
+        for module in job.modules:
+            importlib.import_module(module)
         fn, args, learned = cloudpickle.loads(job.call)
         for algorithm in learned:
             register_algorithm(*algorithm)

@@ -40,7 +40,7 @@ PR_SET_PDEATHSIG = 1
 FDS_A_RANK = 3  # its socket, its stdout, its stderr
 LINE_BYTES = 4096
 # What ranks import when they first need it, for seconds: the second comes with torch's optimizers.
-LATE = ("torch", "torch._dynamo")
+LATE = ("torch", "torch._dynamo", "ddp_lab.torch_backend")
 
 
 @dataclass

@@ -113,6 +113,32 @@ def test_a_wrong_environment_is_refused(
         ddp_lab.init()
 
 
+LAUNCHED = """
+import sys
+import torch
+import torch.distributed as dist
+import ddp_lab
+import ddp_lab.torch_backend  # registers the backend: what ranks run does not name it
+
+def train(comm, store):
+    dist.init_process_group("ddp_lab", f"file://{store}", rank=comm.rank, world_size=comm.size)
+    x = torch.ones(1)
+    dist.all_reduce(x)
+    dist.destroy_process_group()
+    return x.item()
+
+print(list(ddp_lab.launch(train, 2, sys.argv[1])))
+"""
+
+
+def test_ranks_of_a_script_have_the_backend_that_it_imports(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(LAUNCHED)
+    command = [sys.executable, path, tmp_path / "store"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.stdout == "[2.0, 2.0]\n", done.stderr
+
+
 TORCH = """
     import sys
     import torch
