@@ -10,7 +10,9 @@ from minitorch.tensor.creation import as_tensor
 from minitorch.tensor.tensor import Tensor
 
 
-def flatten(value: object, tensors: list[Tensor], operation: str) -> tuple[Hashable, Rebuild]:
+def flatten(
+    value: object, tensors: list[Tensor], operation: str
+) -> tuple[tuple[Hashable, ...], Rebuild]:
     """Add the tensors in `value` to `tensors`; return what else it holds, and how to rebuild it.
 
     Raises:
@@ -29,8 +31,8 @@ def flatten(value: object, tensors: list[Tensor], operation: str) -> tuple[Hasha
             hash(item)
         except TypeError:
             raise ArgumentError(
-                f"{operation}: got an argument of type {type(item).__name__}, expected tensors, "
-                "hashable values, or lists, tuples and dicts of them."
+                f"{operation}: got an argument or result of type {type(item).__name__}, expected "
+                "tensors, hashable values, or lists, tuples and dicts of them."
             ) from None
         rest.append((type(item), item.hex() if type(item) is float else item))  # 0.0 is not -0.0
         return lambda _: item

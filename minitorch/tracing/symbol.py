@@ -250,7 +250,8 @@ class Symbol(Tensor):
         self.tracer.effects.backward(self, gradient, create_graph)
 
     def __format__(self, spec: str) -> str:
-        return repr(self)
+        """Return what `print` would show; digits after the point are of a number."""
+        return repr(self) if not spec else self._refuse("a text has its number", "no spec", OUTSIDE)
 
     def _refuse(self, what: str, expected: str, instead: str) -> NoReturn:
         raise GraphError(self._why(what, expected, instead))

@@ -1,11 +1,13 @@
 """`trace`: one run of imperative code, kept as a dataflow graph."""
 
+import gc
 import linecache
 import traceback
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
+from types import FunctionType, ModuleType
 from typing import Any
 
 from minitorch.arrays.library import CPU, Device, to_numpy
@@ -34,6 +36,8 @@ from minitorch.tracing.tracer import Outside, Tracer
 
 Update = tuple[Tensor | int, Node]
 """A tensor that a function updated in place, an argument by its number; the node it becomes."""
+
+HELD_DEPTH = 4  # function, its closure, a cell, what is in it
 
 
 @dataclass(frozen=True)
@@ -242,6 +246,7 @@ def record(
         updates: list[Update] = [(i, s.node) for i, (s, start) in arguments if s.node is not start]
         updates += _find_updated_buffers(buffers, tracer)
         effects = tracer.effects.finish(updates, symbols)
+    _refuse_hidden(kind, operation)
     del given, result, symbols  # so that what the function alone held is gone
     captured = _list_captured(tracer)
     places = {node: i for i, node in enumerate([*starts, *captured])}
@@ -256,6 +261,25 @@ def record(
         tracer.device, optimize, results, back, kind, effects,
         tuple((part, part.training) for part, before in parts if part.training != before),
     )  # fmt: skip
+
+
+def _refuse_hidden(kind: tuple[Hashable, ...], operation: str) -> None:
+    """Refuse a result with a traced value where no run would put numbers.
+
+    Such are generators, coroutines, iterators, functions, and objects of classes of one's own.
+    """
+    for leaf in [pair[1] for pair in kind if isinstance(pair, tuple) and len(pair) == 2]:
+        held: list[object] = [leaf]
+        for _ in range(HELD_DEPTH):
+            names = [x.__globals__ for x in held if isinstance(x, FunctionType)]
+            below = [x for x in gc.get_referents(*held) if not isinstance(x, type | ModuleType)]
+            held = [x for x in below if all(x is not y for y in names)]
+            if any(isinstance(x, Symbol) for x in held):
+                raise GraphError(
+                    f"{operation}: the result holds a traced value that no run would fill: got "
+                    f"{type(leaf).__name__}, expected tensors, or lists, tuples and dicts of "
+                    "them. Return the tensor itself."
+                )
 
 
 def _names(modules: Sequence[Module]) -> dict[int, str]:

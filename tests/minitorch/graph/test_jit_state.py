@@ -770,3 +770,42 @@ def test_an_unknown_size_is_refused_where_no_line_is_the_programs_own() -> None:
     model = nn.Sequential(Positive(), nn.Unflatten(0, (1, -1)))
     with pytest.raises(GraphError, match="jit: a size that only a run can tell"):
         jit(model)(mt.tensor([1.0, -1.0, 2.0]))
+
+
+def test_a_text_with_a_traced_number_is_refused_and_has_it_where_nothing_is_refused() -> None:
+    def f(x: Tensor) -> tuple[Tensor, str]:
+        loss = (x * x).sum()
+        return loss, f"{loss:.2f}"
+
+    with pytest.raises(GraphError, match=r"a text has its number"):
+        jit(f)(mt.ones(3))
+    assert [mt.compile(f)(mt.full((3,), x))[1] for x in (1.0, 2.0)] == ["3.00", "12.00"]
+
+
+def test_results_that_no_run_could_fill_are_refused() -> None:
+    class Kept:
+        def __init__(self, y: object) -> None:
+            self.y = y
+
+    def yields(x: Tensor) -> Any:
+        yield x * 2
+
+    async def waits(x: Tensor) -> Tensor:
+        return x * 2
+
+    functions: dict[str, Callable[[Tensor], Any]] = {
+        "generator": yields,
+        "coroutine": waits,
+        "list_iterator": lambda x: iter([x * 2]),
+        "map": lambda x: map(abs, [x * 2]),
+        "function": lambda x: partial(lambda y: lambda: y, x * 2)(),
+        "partial": lambda x: partial(mt.add, x * 2),
+        "Kept": lambda x: {"out": Kept(x * 2)},
+    }
+    with pytest.warns(RuntimeWarning, match="never awaited"):
+        for kind, function in functions.items():
+            with pytest.raises(GraphError, match=f"no run would fill: got {kind}"):
+                jit(function)(mt.ones(2))
+    assert next(mt.compile(yields)(mt.ones(1))).item() == 2
+    net = nn.BatchNorm1d(2)
+    assert jit(lambda x: (net(x), net, Kept(0.1)))(mt.ones(3, 2))[1] is net
