@@ -109,6 +109,7 @@ class Ask:
     waits: set[str]
     values: dict[str, Any] = field(default_factory=dict)
     error: ServeError | None = None
+    gone: tuple[str, ...] = ()  # models that had no process at the deadline
 
     def finish(self, now_ms: float) -> None:
         """Answer with what has arrived, else with the default, else with the error."""
@@ -129,8 +130,9 @@ class Ask:
             self.future.set_result(Prediction(default, (), 0.0, True, took_ms))
         else:
             within = f"within {self.due_ms - self.asked_ms:g} ms"
-            late = DeadlineMissed(
-                f"predict: {app.name}: no model has answered {within}. Ask again later; more "
-                "replicas, a larger slo_ms or a default help."
-            )
+            advice = "Ask again later; more replicas, a larger slo_ms or a default help."
+            if self.gone:
+                advice = f"The process of {', '.join(self.gone)} has ended and starts again; does "
+                advice += "the model end it (os._exit, a crash, memory)?"
+            late = DeadlineMissed(f"predict: {app.name}: no model has answered {within}. {advice}")
             self.future.set_exception(self.error or late)

@@ -28,6 +28,10 @@ class Model:
     containers: "list[Replica]" = field(default_factory=list)
     deploying: asyncio.Lock = field(default_factory=asyncio.Lock)
 
+    def is_serving(self) -> bool:
+        """Tell whether a container of it takes work."""
+        return any(container.is_serving for container in self.containers)
+
     def replace(self, fresh: "list[Replica]") -> None:
         """Have the containers of a new version answer, and the old ones end."""
         old, self.containers = self.containers, fresh

@@ -102,13 +102,18 @@ class Server:
         makes it. The old version answers until all replicas of the new one are ready.
 
         Raises:
-            ArgumentError: no name, no replica, or a model that cannot be pickled.
+            ArgumentError: no name, no replica, or a model that cannot be called or pickled.
             ModelFailed: it cannot be made in its container; what was there goes on.
         """
         hub = self._open("deploy")
         check_name("deploy", name, self._generators)
         if not isinstance(replicas, int) or replicas < 1:
             raise ArgumentError(f"deploy: replicas: got {replicas!r}, expected at least 1.")
+        if not callable(model) and not hasattr(model, "predict"):
+            raise ArgumentError(
+                f"deploy: {name}: got {type(model).__name__}, expected a function of a batch, a "
+                "function that makes one, a module, or an object with predict."
+            )
         data = pickle_model(model)
         queue = Dispatcher(self._now, hub.loop.call_soon, self._delay_ms)
         make = partial(self._controllers, self.slo_ms)
@@ -351,6 +356,7 @@ class Server:
             if not ask.future.done():
                 for name in ask.waits:
                     self._models[name].counts.late += 1
+                ask.gone = tuple(name for name in ask.waits if not self._models[name].is_serving())
                 ask.waits = set()
                 ask.finish(now_ms)
         self._timer = self._now.call_at(self._asks[0].due_ms, self._expire) if self._asks else None

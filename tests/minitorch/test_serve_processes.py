@@ -274,6 +274,23 @@ def test_at_the_deadline_what_has_arrived_is_combined(tmp_path: Path) -> None:
     run(program)
 
 
+def test_at_the_deadline_a_process_that_has_ended_is_named(tmp_path: Path) -> None:
+    clock = VirtualClock()
+
+    async def program() -> None:
+        async with Server(slo_ms=50, clock=clock) as server:
+            await server.deploy("ends", Counting(str(tmp_path / "notes")))
+            await server.link("app", ["ends"])
+            asked = server.ask("app", -2)
+            while not server.metrics()["models"]["ends"]["restarts"]:
+                await asyncio.sleep(0.001)
+            clock.advance(50)
+            with pytest.raises(DeadlineMissed, match="The process of ends has ended"):
+                await asked
+
+    run(program)
+
+
 def test_who_joins_a_query_late_outlives_it_however_many_there_are(tmp_path: Path) -> None:
     """2,000 queries behind a container that hangs, each asked again 30 ms later: all are told."""
     clock = VirtualClock()
@@ -429,8 +446,11 @@ def test_bad_calls_are_told_and_leave_the_server_as_it_was() -> None:
                 await server.link("app", ["double"], "best")
             with pytest.raises(UnknownApp):
                 await server.predict("app", 1)
-            for model in (threading.Lock(), 3):
-                with pytest.raises((ArgumentError, ModelFailed)):
+            for model, says in (
+                (threading.Lock().acquire, "cannot be pickled"),
+                (3, "^deploy: other: got int, expected a function of a batch"),
+            ):
+                with pytest.raises(ArgumentError, match=says):
                     await server.deploy("other", model)
             await server.link("app", ["double"])
             hung = server.ask("app", 1.0)
