@@ -123,6 +123,7 @@ class Effects:
         self.moved: dict[int, tuple[Tensor, Symbol]] = {}
         self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}
         self.had: dict[int, tuple[Tensor, bool]] = {}
+        self.detached: dict[int, tuple[Tensor, Tensor]] = {}  # by id, beside its source
         self.past: list[tuple[Tensor, Node]] = []
         self.stage_of: dict[Node, int] = {}
         self.wanted: list[tuple[Tensor, bool]] = []
@@ -153,6 +154,8 @@ class Effects:
         if not tensor.requires_grad and id(tensor) not in self.moved:
             detached = eager(tensor)
             detached._stamp = tensor._stamp  # in the same memory: from outside as well
+            _, source = self.detached.get(id(tensor), (tensor, tensor))
+            self.detached[id(detached)] = detached, source
             return detached
         symbol = self.stands_for(tensor)
         view = symbol.detach()
@@ -318,7 +321,7 @@ class Effects:
     def close(self) -> None:
         """Let go of the trace and its symbols: what a run needs stays."""
         del self.tracer
-        for table in (self.moved, self.grads, self._old, self._done, self._leaves):
+        for table in (self.moved, self.grads, self.detached, self._old, self._done, self._leaves):
             table.clear()
 
     def fits(self) -> bool:

@@ -148,8 +148,7 @@ class Tracer:
                 return True
         for value in inputs:
             if isinstance(value, Tensor):
-                self.effects.check_unmoved(value)
-                self.read[id(value)] = value
+                self._note_read(value)
         return False
 
     def as_read(self, value: Tensor) -> Tensor:
@@ -158,9 +157,14 @@ class Tracer:
             return value
         if id(value) in self.effects.moved:
             return self.effects.moved[id(value)][1]
-        self.effects.check_unmoved(value)
-        self.read[id(value)] = value
+        self._note_read(value)
         return value
+
+    def _note_read(self, value: Tensor) -> None:
+        """Note that a constant is made of a tensor, or of what it is the detached form of."""
+        self.effects.check_unmoved(value)
+        source = self.effects.detached.get(id(value), (value, value))[1]
+        self.read[id(source)] = source
 
     def is_outside(self, value: object) -> bool:
         """Tell whether a tensor was there before the trace began."""

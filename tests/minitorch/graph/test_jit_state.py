@@ -809,3 +809,28 @@ def test_results_that_no_run_could_fill_are_refused() -> None:
     assert next(mt.compile(yields)(mt.ones(1))).item() == 2
     net = nn.BatchNorm1d(2)
     assert jit(lambda x: (net(x), net, Kept(0.1)))(mt.ones(3, 2))[1] is net
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_numbers_of_a_detached_tensor_are_read_anew(inside: bool) -> None:
+    reads: tuple[Callable[[Tensor], Tensor], ...] = (
+        lambda w: w.detach().clone(),
+        lambda w: w.detach().detach() * 1,
+        lambda w: w.data * 1,
+        lambda w: w.detach()[0].clone(),
+    )
+    for read in reads:
+        w = mt.ones(2, 2)
+
+        def f(x: Tensor, read: Any = read, w: Tensor = w) -> Tensor:
+            y = x * read(w)
+            if inside:
+                w.mul_(2)
+            return y.sum() / y.numel()
+
+        compiled, seen = jit(f), []
+        for _ in range(3):
+            seen.append(compiled(mt.ones(1)).item())
+            if not inside:
+                w.mul_(2)
+        assert seen == [1, 2, 4]
