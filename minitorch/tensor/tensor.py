@@ -340,7 +340,7 @@ def tensor(
     Raises:
         DTypeError: not numbers, or of no dtype that minitorch has.
     """
-    data = plain(data)
+    data = plain(data.detach().clone() if isinstance(data, Tensor) else data)  # so traces see it
     wanted = None if dtype is None else as_dtype(dtype)
     if wanted is None and not hasattr(data, "dtype"):
         wanted = _infer_dtype(data)

@@ -10,9 +10,7 @@ from minitorch.tensor.creation import as_tensor
 from minitorch.tensor.tensor import Tensor
 
 
-def flatten(
-    value: object, tensors: list[Tensor], operation: str
-) -> tuple[tuple[Hashable, ...], Rebuild]:
+def flatten(value: object, tensors: list[Tensor], operation: str) -> tuple[Hashable, Rebuild]:
     """Add the tensors in `value` to `tensors`; return what else it holds, and how to rebuild it.
 
     Raises:

@@ -263,12 +263,13 @@ def record(
     )  # fmt: skip
 
 
-def _refuse_hidden(kind: tuple[Hashable, ...], operation: str) -> None:
+def _refuse_hidden(kind: Hashable, operation: str) -> None:
     """Refuse a result with a traced value where no run would put numbers.
 
     Such are generators, coroutines, iterators, functions, and objects of classes of one's own.
     """
-    for leaf in [pair[1] for pair in kind if isinstance(pair, tuple) and len(pair) == 2]:
+    pairs = kind if isinstance(kind, tuple) else ()
+    for leaf in [pair[1] for pair in pairs if isinstance(pair, tuple) and len(pair) == 2]:
         held: list[object] = [leaf]
         for _ in range(HELD_DEPTH):
             names = [x.__globals__ for x in held if isinstance(x, FunctionType)]

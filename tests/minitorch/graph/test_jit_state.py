@@ -818,6 +818,7 @@ def test_numbers_of_a_detached_tensor_are_read_anew(inside: bool) -> None:
         lambda w: w.detach().detach() * 1,
         lambda w: w.data * 1,
         lambda w: w.detach()[0].clone(),
+        lambda w: mt.tensor(w),
     )
     for read in reads:
         w = mt.ones(2, 2)
