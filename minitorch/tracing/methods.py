@@ -29,7 +29,7 @@ def replacements(current: Callable[[], Tracer | None]) -> list[tuple[type, str, 
     methods: list[tuple[type, str, Any]] = []
     for name in (*_UPDATES, "copy_", "fill_", "__setitem__"):
         methods.append((Tensor, name, _wrap_move(name, getattr(Tensor, name), current)))
-    for name in ("item", "tolist", "numpy"):
+    for name in ("item", "tolist", "numpy", "__deepcopy__", "__reduce__"):
         methods.append((Tensor, name, _wrap_read(name, getattr(Tensor, name), current)))
     methods.append((Tensor, "detach", _wrap_detach(Tensor.detach, current)))
     methods.append((Tensor, "data", _wrap_data(Tensor.data, current)))
@@ -57,7 +57,7 @@ def _wrap_read(name: str, eager: Any, current: Callable[[], Tracer | None]) -> A
     def method(self: Tensor, *args: object, **kwargs: object) -> Any:
         tracer = current()
         now = self if tracer is None else tracer.as_read(self)
-        return eager(self, *args, **kwargs) if now is self else getattr(now, name)()
+        return eager(self, *args, **kwargs) if now is self else getattr(now, name)(*args, **kwargs)
 
     return method
 

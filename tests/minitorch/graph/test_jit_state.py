@@ -812,13 +812,15 @@ def test_results_that_no_run_could_fill_are_refused() -> None:
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_numbers_of_a_detached_tensor_are_read_anew(inside: bool) -> None:
+def test_numbers_of_a_copied_or_detached_tensor_are_read_anew(inside: bool) -> None:
     reads: tuple[Callable[[Tensor], Tensor], ...] = (
         lambda w: w.detach().clone(),
         lambda w: w.detach().detach() * 1,
         lambda w: w.data * 1,
         lambda w: w.detach()[0].clone(),
         lambda w: mt.tensor(w),
+        lambda w: copy.deepcopy(w) * 1,
+        lambda w: copy.copy(w) * 1,
     )
     for read in reads:
         w = mt.ones(2, 2)
