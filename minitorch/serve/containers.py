@@ -31,6 +31,15 @@ PROGRAM = "import sys; sys.path[:] = {!r}; from minitorch.serve.container import
 INSTALLED = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[1]))
 
 
+def check_model(name: str, model: object) -> None:
+    """Raise ArgumentError where this cannot be a model."""
+    if not callable(model) and not hasattr(model, "predict"):
+        raise ArgumentError(
+            f"deploy: {name}: got {type(model).__name__}, expected a function of a batch, a "
+            "function that makes one, a module, or an object with predict."
+        )
+
+
 def pickle_model(model: object) -> bytes:
     """Return the model for a fresh process that has this one's `sys.path`.
 

@@ -20,7 +20,7 @@ from minitorch.serve.asks import App, Ask, Prediction, check_context, check_name
 from minitorch.serve.batching import Batching, controllers
 from minitorch.serve.cache import MISS, Cache
 from minitorch.serve.clock import Clock, LoopClock, Timer
-from minitorch.serve.containers import Hub, pickle_model
+from minitorch.serve.containers import Hub, check_model, pickle_model
 from minitorch.serve.dispatch import Dispatcher, Group, Query
 from minitorch.serve.generation.engine import Engine, GeneratorCounts
 from minitorch.serve.generation.reply import Stream, request, texts_of
@@ -109,11 +109,7 @@ class Server:
         check_name("deploy", name, self._generators)
         if not isinstance(replicas, int) or replicas < 1:
             raise ArgumentError(f"deploy: replicas: got {replicas!r}, expected at least 1.")
-        if not callable(model) and not hasattr(model, "predict"):
-            raise ArgumentError(
-                f"deploy: {name}: got {type(model).__name__}, expected a function of a batch, a "
-                "function that makes one, a module, or an object with predict."
-            )
+        check_model(name, model)
         data = pickle_model(model)
         queue = Dispatcher(self._now, hub.loop.call_soon, self._delay_ms)
         make = partial(self._controllers, self.slo_ms)

@@ -20,8 +20,6 @@ SOME = 2**8  # elements, from which on one is faster than a dozen of NumPy's cal
 SEVERAL = 2**12  # elements, from which on one is faster than a few of them
 LONG = 2**6  # elements of a row, from which on what it leaves of a vector costs little
 MUCH = 2**17  # elements, from which on threads share a call of NumPy's
-FEW_TERMS = 2**7  # of a product, up to which a kernel that packs once is faster than BLAS
-MANY_ROWS = 2**8  # of B, from which on that is so
 ROW_OF = {"add": "add", "subtract": "sub", "multiply": "mul", "divide": "div"}
 MANY = 2**14  # elements, from which on a compiled kernel is worth its call
 
@@ -284,47 +282,11 @@ def run_steps(
     time_steps.run(name, a, w, order, arrays)
 
 
-class TurnedRows:
-    """Products with the rows of B (..., N, K): A (..., M, K) @ Bᵀ, for many A and the same B.
-
-    With AVX-512 a single matrix of few terms is packed once, for a kernel; all else is BLAS's.
-    """
-
-    def __init__(self, b: Array) -> None:
-        self._b = b
-        self._packed: Array | None = None
-        *lead, rows, terms = b.shape
-        few = 0 < terms <= FEW_TERMS and rows >= MANY_ROWS and math.prod(lead) == 1
-        self._packs = few and compiles(b.dtype) and _outruns_blas()
-
-    def product(self, a: Array, count: int) -> Array:
-        """Return the product with the first `count` rows of B, (..., M, count)."""
-        if not self._packs or a.shape[-2] < FEW or a.strides[-1] != a.itemsize:
-            product: Array = np.matmul(a, self._b[..., :count, :].swapaxes(-1, -2))
-            return product
-        from ...compile import panels, short_products
-
-        first = (0,) * (a.ndim - 2)
-        if self._packed is None:
-            self._packed = panels.pack_weights(self._b[first][None])
-        out = np.empty((*a.shape[:-1], count), a.dtype)
-        short_products.product(a[first], self._packed, out[first])
-        return out
-
-
 @functools.cache
 def _has_avx_2_alone() -> bool:
     from ...compile import engine
 
     return engine.vector_registers() == (16, 256)
-
-
-@functools.cache
-def _outruns_blas() -> bool:
-    """Tell whether a kernel that packs once is faster than BLAS: with AVX-512's registers it is."""
-    from ...compile import engine
-
-    return engine.vector_registers() == (32, 512)
 
 
 def attends(dtype: DType) -> bool:

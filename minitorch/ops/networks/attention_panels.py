@@ -8,6 +8,7 @@ Legend: G matrices (heads of the batch) at a time, R rows of queries, K keys see
 Source: Dao et al., FlashAttention, NeurIPS 2022, which also cuts the keys.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +26,45 @@ LONG = 256  # tokens, from which on rows are taken in panels
 ROWS = 64  # of a panel at least, unless they are too long
 PANEL = 2**17  # scores in a panel at most: half a MiB of a second cache
 SHARED = 2**15  # scores, of which a thread should have as many
+FEW_TERMS = 2**7  # of a product, up to which a kernel that packs once is faster than BLAS
+MANY_ROWS = 2**8  # of B, from which on that is so
 UNPACKED = 3 * 2**18  # multiplications, up to which OpenBLAS reads matrices where they lie
+
+
+class TurnedRows:
+    """Products with the rows of B (..., N, K): A (..., M, K) @ Bᵀ, for many A and the same B.
+
+    With AVX-512 a single matrix of few terms is packed once, for a kernel; all else is BLAS's.
+    """
+
+    def __init__(self, b: Array) -> None:
+        self._b = b
+        self._packed: Array | None = None
+        *lead, rows, terms = b.shape
+        few = 0 < terms <= FEW_TERMS and rows >= MANY_ROWS and math.prod(lead) == 1
+        self._packs = few and compiled.compiles(b.dtype) and _outruns_blas()
+
+    def product(self, a: Array, count: int) -> Array:
+        """Return the product with the first `count` rows of B, (..., M, count)."""
+        if not self._packs or a.shape[-2] < compiled.FEW or a.strides[-1] != a.itemsize:
+            product: Array = np.matmul(a, self._b[..., :count, :].swapaxes(-1, -2))
+            return product
+        from ...compile import panels, short_products
+
+        first = (0,) * (a.ndim - 2)
+        if self._packed is None:
+            self._packed = panels.pack_weights(self._b[first][None])
+        out = np.empty((*a.shape[:-1], count), a.dtype)
+        short_products.product(a[first], self._packed, out[first])
+        return out
+
+
+@functools.cache
+def _outruns_blas() -> bool:
+    """Tell whether a kernel that packs once is faster than BLAS: with AVX-512's registers it is."""
+    from ...compile import engine
+
+    return engine.vector_registers() == (32, 512)
 
 
 class Panel(NamedTuple):
@@ -170,7 +209,7 @@ def attend(q: Array, k: Array, v: Array, how: Weighing) -> Array:
     if _in_a_kernel((q, k, v), (out,), how):
         return out
 
-    def attend_in(panel: Panel, keys: compiled.TurnedRows) -> None:
+    def attend_in(panel: Panel, keys: TurnedRows) -> None:
         here, rows, seen = panel.lead, panel.rows, slice(0, panel.keys)
         scores = keys.product(q[here][..., rows, :], panel.keys)
         weights = how.weights(scores, panel, shape)
@@ -204,7 +243,7 @@ def _for_each_panel(
 
     def work(lo: int, hi: int) -> None:
         for run in runs[lo:hi]:
-            rows = [compiled.TurnedRows(matrices[run[0].lead]) for matrices in turned]
+            rows = [TurnedRows(matrices[run[0].lead]) for matrices in turned]
             for panel in run:
                 body(panel, *rows)
 
@@ -225,7 +264,7 @@ def gradients(
     if _in_a_kernel((q, k, v, g), (dq, dk, dv), how):
         return dq, dk, dv
 
-    def differentiate(panel: Panel, keys: compiled.TurnedRows, values: compiled.TurnedRows) -> None:
+    def differentiate(panel: Panel, keys: TurnedRows, values: TurnedRows) -> None:
         here, rows, seen = panel.lead, panel.rows, slice(0, panel.keys)
         q_GRE, g_GRV = q[here][..., rows, :], g[here][..., rows, :]
         weights = how.weights(keys.product(q_GRE, panel.keys), panel, shape)

@@ -9,14 +9,15 @@ import pytest
 import minitorch
 from minitorch.compile import panels, short_products
 from minitorch.ops.elementwise import compiled
-from minitorch.ops.elementwise.compiled import TurnedRows
+from minitorch.ops.networks import attention_panels
+from minitorch.ops.networks.attention_panels import TurnedRows
 
 F = minitorch.nn.functional
 
 
 @pytest.fixture(autouse=True)
 def _as_with_avx_512(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "_outruns_blas", lambda: True)
+    monkeypatch.setattr(attention_panels, "_outruns_blas", lambda: True)
     monkeypatch.setattr(compiled, "_has_avx_2_alone", lambda: False)
 
 
@@ -49,7 +50,7 @@ def test_other_sizes_are_blas(rows: int, terms: int, monkeypatch: pytest.MonkeyP
 
 
 def test_narrower_registers_leave_all_to_blas(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "_outruns_blas", lambda: False)
+    monkeypatch.setattr(attention_panels, "_outruns_blas", lambda: False)
     monkeypatch.setattr(short_products, "product", None)
     a, b = drawn(1, 64, 8), drawn(1, 300, 8)
     np.testing.assert_allclose(TurnedRows(b).product(a, 300), a @ b.swapaxes(1, 2), atol=1e-5)
