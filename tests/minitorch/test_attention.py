@@ -202,6 +202,21 @@ def test_one_node_of_a_graph_attends_where_there_is_a_kernel_or_rows_are_long(by
         assert "softmax" in names(*same, dropout_p=0.5)
 
 
+@pytest.mark.parametrize("length", [6, 260])
+def test_a_traced_scale_is_that_of_each_call(length: int, by: str) -> None:
+    x = minitorch.tensor(RNG.normal(size=(2, length, 4)))
+    outside = minitorch.tensor(0.5, requires_grad=True)
+    attend = F.scaled_dot_product_attention
+    given = jit(lambda x, scale: attend(x, x, x, scale=scale))
+    found = jit(lambda x: attend(x, x, x, scale=outside))
+    for scale in (0.5, 2.0):
+        with minitorch.no_grad():
+            outside.fill_(scale)
+        wanted = attend(x, x, x, scale=scale).numpy()
+        for y in (given(x, minitorch.tensor(scale)), found(x)):
+            np.testing.assert_allclose(y.detach().numpy(), wanted, rtol=1e-6, atol=1e-7)
+
+
 @pytest.mark.usefixtures("torch_arrays")
 @pytest.mark.parametrize("causal", [False, True])
 def test_operators_of_attention_compute_on_a_device_as_on_this_processor(causal: bool) -> None:

@@ -83,7 +83,8 @@ def scaled_dot_product_attention(
     masks = () if attn_mask is None else (attn_mask,)
     at_once = not dropout_p or (dropout_p < 1 and max(rows[-2] or 0, keys[-2] or 0) >= LONG)
     at_once = at_once and _on_host(query, key, value, *masks)
-    if at_once or _is_one_node(query, key, value, attn_mask, dropout_p):
+    is_fixed = isinstance(factor, numbers.Real)  # and no node, which another run may change
+    if at_once or (is_fixed and _is_one_node(query, key, value, attn_mask, dropout_p)):
         seed = int(default_generator().integers(0, 2**62, (), int64)) if dropout_p else 0
         op = Attention(factor, is_causal, dropout_p, seed)
         return apply(op, query, key, value, *masks)
