@@ -233,6 +233,22 @@ def test_operators_of_attention_compute_on_a_device_as_on_this_processor(causal:
         assert spec == Spec(wanted.shape, wanted.dtype)
 
 
+def test_parameters_with_unlike_leading_axes_are_attended_in_a_trace() -> None:
+    shapes = (1, 5, 4), (3, 6, 4), (3, 6, 2)
+    q, k, v = (minitorch.tensor(RNG.normal(size=n), requires_grad=True) for n in shapes)
+    mask = minitorch.tensor(RNG.random((5, 6)) < 0.6)
+    for attn_mask in (None, mask):
+
+        def rows(x: minitorch.Tensor, attn_mask: Any = attn_mask) -> minitorch.Tensor:
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=attn_mask) * x
+            return y.reshape(y.shape[0] * y.shape[1], 2)
+
+        x = minitorch.ones((), dtype=minitorch.float64)
+        np.testing.assert_allclose(
+            jit(rows)(x).detach().numpy(), rows(x).detach().numpy(), 1e-9, 1e-12
+        )
+
+
 def test_attention_over_no_tokens_is_nothing() -> None:
     none = np.zeros((2, 0, 4))
     assert Attention(0.4, True, 0.0, 0).compute(np, none, none, none).shape == (2, 0, 4)

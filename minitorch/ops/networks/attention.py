@@ -200,12 +200,15 @@ class Attention(Op):
         return Weighing(self.scale, self.causal, mask, self.p, self.seed)
 
     def infer(self, *specs: Spec) -> Spec:
-        query, _, value = specs[:3]
+        query, key, value = specs[:3]
+        if not query.shape[:-2] == key.shape[:-2] == value.shape[:-2]:
+            return super().infer(*specs)
         return Spec((*query.shape[:-1], value.shape[-1]), query.dtype)
 
     def compute(self, xp: Namespace, q: Array, k: Array, v: Array, *masks: Array) -> Array:
         if xp is not np or not q.size:
-            attended: Array = matmul(_weights(q, k, None, self.scale, self.causal), v)
+            mask = masks[0] if masks else None
+            attended: Array = matmul(_weights(q, k, mask, self.scale, self.causal), v)
             return attended
         if q.shape[-2] == 1 and not (masks or self.causal or self.p) and _fits_kernel(q, k, v):
             q, out = np.ascontiguousarray(q), np.empty(q.shape, q.dtype)
