@@ -135,6 +135,9 @@ SAME: dict[str, Call] = {
     "log of a sum of nothing": with_gradient(lambda lib, x: lib.logsumexp(x, 1), 3, 0),
     "log of sums of no rows": with_gradient(lambda lib, x: lib.logsumexp(x, 0), 0, 3),
     "log of sums, none": with_gradient(lambda lib, x: lib.logsumexp(x, 1), 0, 3),
+    "logs of sums, of which some are infinite": lambda lib: lib.logsumexp(
+        lib.tensor([[1.0] * 40, [-np.inf] * 40, [np.inf] + [2.0] * 39, [np.nan] + [2.0] * 39]), 1
+    ),
     "running sums of lines": with_gradient(lambda lib, x: lib.cumsum(x * x, 0), 3, 300),
     "running sums of lines in blocks": with_gradient(lambda lib, x: lib.cumsum(x, -2), 9, 4, 40),
     "only ignored targets of nll_loss": with_gradient(

@@ -44,6 +44,7 @@ from .softmax import (
     class_loss,
     log_softmax,
     log_softmax_gradient,
+    log_sum_exp,
     softmax,
     softmax_gradient,
 )
@@ -60,6 +61,7 @@ _KERNELS: dict[str, tuple[int, Callable[[RowText], None]]] = {
     "class_gradient": (4, class_gradient),
     "log_softmax": (2, log_softmax),
     "log_softmax_gradient": (3, log_softmax_gradient),
+    "log_sum_exp": (2, log_sum_exp),
     "layer_norm": (4, layer_norm),
     "layer_norm_gradient": (6, layer_norm_gradient),
     "standardize_gradient": (3, standardize_gradient),

@@ -83,6 +83,12 @@ def log_softmax(k: RowText) -> None:
     t.each(lambda v, mask: k.store(1, t.sub(k.load(0, v, mask), less), v, mask), n)
 
 
+def log_sum_exp(k: RowText) -> None:
+    """x, out: the logarithm of the sum of powers of each row; where it is finite."""
+    most, total = _powers(k, lambda v, mask, power: power)
+    k.store_first(1, k.row, k.t.add(most, functions.log(k.t, total)))
+
+
 def log_softmax_gradient(k: RowText) -> None:
     """g, y, out: g - exp(y) Σ g."""
     t, n = k.t, k.integers[0]

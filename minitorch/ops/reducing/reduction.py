@@ -24,9 +24,10 @@ from ...arrays.library import (
 from ...arrays.shapes import axes, axes_or_all, drop_axes
 from ...errors import AxisError
 from ...op import Flat, Gradients, Kind, Methods, Op, Spec, apply
+from ..elementwise import compiled
 from ..elementwise.binary import where
 from ..elementwise.casting import cast_to, require_floats
-from ..elementwise.formulas import Formula
+from ..elementwise.formulas import Formula, at_once
 from ..elementwise.logic import isnan
 from ..elementwise.unary import exp, ones_like
 from ..shaping.broadcasting import expand_to
@@ -183,12 +184,15 @@ class LogSumExp(Reduction):
         """Return the logarithm, computed relative to the largest element."""
         if 0 in [x.shape[d] for d in self.dims]:  # the sum of nothing
             return xp.sum(x, axis=self.dims, keepdims=self.keepdim) - math.inf
+        shape: Any = drop_axes(x.shape, self.dims, self.keepdim)
+        if self.dims == (len(x.shape) - 1,) and compiled.fits_rows(xp, x):
+            of_rows = compiled.over_rows("log_sum_exp", (x,), 1.0, shape)
+            if np.isfinite(of_rows).all():  # else its arithmetic has met infinities
+                return of_rows
         top = xp.max(x, axis=self.dims, keepdims=True)
         top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
-        shape: Any = drop_axes(x.shape, self.dims, self.keepdim)
         if xp is np:
-            away = np.asarray(x - top)
-            parts = Sum(self.dims, True).total(np.exp(away, out=away), x.dtype)
+            parts = Sum(self.dims, True).total(at_once(_power, (x, top)), x.dtype)
         else:
             parts = xp.sum(xp.exp(x - top), axis=self.dims, keepdims=True)
         logarithms: Array = xp.log(parts) + top
@@ -197,7 +201,16 @@ class LogSumExp(Reduction):
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the softmax of the elements, times the gradient."""
         x = node.inputs[0]
-        return (self.spread(out_grad, x) * exp(x - self.spread(node.output, x)),)
+        y, g = (self.spread(value, x) for value in (node.output, out_grad))
+        return (at_once(_share, (x, y, g)),)
+
+
+def _power(x: Methods, top: Methods) -> Methods:
+    return exp(x - top)
+
+
+def _share(x: Methods, y: Methods, g: Methods) -> Methods:
+    return g * exp(x - y)
 
 
 def sum(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Kind:
