@@ -38,6 +38,7 @@ Dims: TypeAlias = int | Sequence[int] | None
 LARGE = 2**12  # elements, from which on a sum by a product is worth its preparation
 LONG = 2**12  # numbers of a row, up to which BLAS's sums in registers round no more than a tree
 PIECE = 2**10  # numbers of a longer row, whose sums are added up pairwise
+_ONES = {char: np.ones(PIECE, char) for char in "fd"}
 SHORT = 2**6  # numbers behind the axes of a sum, below which NumPy's calls for each run cost most
 
 
@@ -74,9 +75,8 @@ def _sums_of_runs(rows: Array, dtype: DType) -> Array:
         return _add(rows, axis=-1, dtype=dtype)
     whole = size // PIECE * PIECE
     pieces = rows[..., :whole].reshape(*rows.shape[:-1], -1, PIECE)
-    sums = _add(np.vecdot(pieces, np.ones(PIECE, rows.dtype)), axis=-1)
-    total: Array = sums + _add(rows[..., whole:], axis=-1)
-    return total
+    sums: Array = _add(pieces @ _ONES[rows.dtype.char], axis=-1)
+    return sums if whole == size else sums + _add(rows[..., whole:], axis=-1)
 
 
 class Reduction(Op):
