@@ -1,6 +1,5 @@
 """Pooling: the largest, or the mean, of each window."""
 
-import builtins
 import functools
 import math
 from collections.abc import Iterator
@@ -19,9 +18,9 @@ from .windows import (
     Windows,
     add_border,
     check_sizes,
+    lay_out,
     list_slices,
     list_slices_by_axis,
-    places_along,
 )
 
 # ── the largest of each window ──────────────────────────────────────────────────────────────────
@@ -141,26 +140,21 @@ def _max_pool(
     return_indices: bool = False,
 ) -> Kind | ValuesAndIndices[Kind]:
     name = f"max_pool{count}d"
-    x, (size, step, border) = input, check_sizes(name, input, count, kernel_size, stride, padding)
-    gap = each(name, dilation, count)
-    if builtins.min(gap) < 1:
-        raise ArgumentError(f"{name}: got dilation {gap}, expected 1 or more.")
-    places = places_along(name, x.shape[-count:], size, step, border, gap, ceil_mode)
-    how = Windows(size, step, gap, places)
-    y = apply(MaxPool(how), add_border(x, (size, step, gap), border, places, -math.inf))
+    sizes = check_sizes(name, input, count, kernel_size, stride, padding)
+    how, widths = lay_out(name, *sizes, each(name, dilation, count), ceil_mode)
+    y = apply(MaxPool(how), add_border(input, widths, -math.inf))
     if not return_indices:
         return y
-    return ValuesAndIndices(y, _flat_positions(x, y, how, border))
+    return ValuesAndIndices(y, _flat_positions(input, y, how, widths))
 
 
-def _flat_positions(x: Any, y: Any, how: Windows, border: Any) -> Any:
+def _flat_positions(x: Any, y: Any, how: Windows, widths: tuple[int, ...]) -> Any:
     """Return where in the flattened last axes of `x` each largest element is."""
-    sizes = tuple(x.shape[-len(border) :])
+    sizes = tuple(x.shape[-len(how.size) :])
     numbers = np.arange(math.prod(sizes), dtype=np.float64).reshape(sizes)
     spread = np.broadcast_to(numbers, tuple(x.shape))
-    frame = (how.size, how.step, how.gap)
-    wide = add_border(x.detach(), frame, border, how.places, -math.inf)
-    wide_numbers = add_border(x.detach() * 0 + spread, frame, border, how.places, 0.0)
+    wide = add_border(x.detach(), widths, -math.inf)
+    wide_numbers = add_border(x.detach() * 0 + spread, widths, 0.0)
     return apply(MaxPoolPick(how), wide_numbers, wide, y.detach()).to("int64")
 
 
@@ -240,20 +234,17 @@ def _avg_pool(
     divisor_override: int | None = None,
 ) -> Kind:
     name = f"avg_pool{count}d"
-    x, (size, step, border) = input, check_sizes(name, input, count, kernel_size, stride, padding)
+    spatial, *frame = check_sizes(name, input, count, kernel_size, stride, padding)
     if divisor_override == 0:
         raise ArgumentError(f"{name}: got divisor_override 0, expected another number.")
-    ones = (1,) * count
-    spatial = tuple(x.shape[-count:])
-    places = places_along(name, spatial, size, step, border, ones, ceil_mode)
-    how = Windows(size, step, ones, places)
-    total = apply(WindowSums(how), add_border(x, (size, step, ones), border, places, 0.0))
+    how, widths = lay_out(name, spatial, *frame, (1,) * count, ceil_mode)
+    total = apply(WindowSums(how), add_border(input, widths, 0.0))
     if divisor_override is not None:
         return total / float(divisor_override)
-    share = _shares(spatial, size, step, border, places, count_include_pad)
+    share = _shares(spatial, *frame, how.places, count_include_pad)
     if isinstance(share, float):
         return total * share
-    dtype = as_dtype(x.dtype)
+    dtype = as_dtype(input.dtype)
     return cast_to(total * share.astype(host_dtype(dtype)), dtype)
 
 

@@ -4,7 +4,7 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...arrays.library import Index
 from ...errors import ArgumentError, ShapeError
@@ -13,8 +13,7 @@ from ..products.conv import each
 from ..shaping.borders import pad as padded
 
 
-@dataclass(frozen=True)
-class Windows:
+class Windows(NamedTuple):
     """Windows over the last axes: their size, step, dilation, and how many there are."""
 
     size: tuple[int, ...]
@@ -58,48 +57,49 @@ class OfWindows(Op):
         return Spec((*shape[: len(shape) - len(self.how.places)], *self.how.places), specs[0].dtype)
 
 
-def places_along(
+@functools.lru_cache(256)
+def lay_out(
     name: str,
-    size: Sequence[int],
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    border: Sequence[int],
-    gap: Sequence[int],
+    image: tuple[int, ...],
+    size: tuple[int, ...],
+    step: tuple[int, ...],
+    border: tuple[int, ...],
+    gap: tuple[int, ...],
     ceil_mode: bool,
-) -> tuple[int, ...]:
-    """Return how many windows there are along each axis.
+) -> tuple[Windows, tuple[int, ...]]:
+    """Return the windows along an image's last axes, and the border that they reach into.
+
+    It is as `pad` takes it: before and after, the last axis first.
 
     Raises:
-        ShapeError: there is none.
+        ShapeError: there is no window.
+        ArgumentError: sizes that no window has, or a border wider than half of one.
     """
-    places = []
-    for n, k, s, p, d in zip(size, kernel, stride, border, gap, strict=True):
+    if min(size) < 1 or min(step) < 1 or min(gap) < 1:
+        raise ArgumentError(
+            f"{name}: got windows {size}, step {step}, dilation {gap}, expected 1 or more."
+        )
+    if any(2 * p > k for p, k in zip(border, size, strict=True)) or min(border) < 0:
+        raise ArgumentError(
+            f"{name}: got padding {border} for windows {size}, expected half at most."
+        )
+    places: list[int] = []
+    widths: list[int] = []
+    for n, k, s, p, d in zip(image, size, step, border, gap, strict=True):
         room = n + 2 * p - d * (k - 1) - 1
         count = (math.ceil(room / s) if ceil_mode else room // s) + 1
         if ceil_mode and (count - 1) * s >= n + p:
             count -= 1
         if count < 1:
-            raise ShapeError(
-                f"{name}: got size {tuple(size)}, too small for windows {tuple(kernel)}."
-            )
+            raise ShapeError(f"{name}: got size {image}, too small for windows {size}.")
         places.append(count)
-    return tuple(places)
-
-
-def add_border(
-    x: Kind,
-    how: Sequence[Sequence[int]],
-    border: Sequence[int],
-    places: Sequence[int],
-    value: float,
-) -> Kind:
-    """Return `x` with the border that the windows reach into."""
-    kernel, stride, gap = how
-    widths: list[int] = []
-    sizes = list(zip(x.shape[-len(kernel) :], kernel, stride, gap, border, places, strict=True))
-    for n, k, s, d, p, count in reversed(sizes):
         reach = (count - 1) * s + d * (k - 1) + 1
-        widths += [p, max(reach - n - p, 0)]
+        widths = [p, max(reach - n - p, 0), *widths]
+    return Windows(size, step, gap, tuple(places)), tuple(widths)
+
+
+def add_border(x: Kind, widths: tuple[int, ...], value: float) -> Kind:
+    """Return `x` with a border of one number, which may be nowhere."""
     return padded(x, widths, value=value) if any(widths) else x
 
 
@@ -110,21 +110,15 @@ def check_sizes(
     kernel: object,
     stride: int | Sequence[int],
     padding: int | str | Sequence[int],
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Return the size of a window, the step between windows and the border, a number an axis.
+) -> tuple[tuple[int, ...], ...]:
+    """Return an image's last axes, a window's size, step and border, a number an axis each.
 
     Raises:
-        ShapeError, ArgumentError: they do not fit.
+        ShapeError, ArgumentError: another number of axes.
     """
-    if len(x.shape) not in (count + 1, count + 2):
-        raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected {count + 2} axes.")
+    shape = tuple(x.shape)
+    if len(shape) not in (count + 1, count + 2):
+        raise ShapeError(f"{name}: got shape {shape}, expected {count + 2} axes.")
     size = each(name, kernel, count)
     step = size if stride is None or stride == () or stride == [] else each(name, stride, count)
-    border = each(name, padding, count)
-    if min(size) < 1 or min(step) < 1:
-        raise ArgumentError(f"{name}: got windows {size}, step {step}, expected 1 or more.")
-    if any(2 * p > k for p, k in zip(border, size, strict=True)) or min(border) < 0:
-        raise ArgumentError(
-            f"{name}: got padding {border} for windows {size}, expected half at most."
-        )
-    return size, step, border
+    return shape[-count:], size, step, each(name, padding, count)

@@ -35,6 +35,8 @@ def each(name: str, value: Any, count: int) -> tuple[int, ...]:
         ArgumentError: another count.
         DTypeError: one is no whole number.
     """
+    if type(value) is int:
+        return (value,) * count
     numbers = sizes((value,))
     numbers = numbers * count if len(numbers) == 1 else numbers
     if len(numbers) != count:
@@ -74,22 +76,22 @@ def _geometry(
 
 def _check(
     name: str,
-    x: Methods,
-    w: Methods,
+    x: tuple[int, ...],
+    w: tuple[int, ...],
     bias: Methods | None,
     count: int,
     channels: int | None,
     out: int | None,
 ) -> None:
-    if len(w.shape) != count + 2 or len(x.shape) != count + 2:
+    if len(w) != count + 2 or len(x) != count + 2:
         raise ShapeError(
-            f"{name}: got input {tuple(x.shape)} and weight {tuple(w.shape)}, expected {count + 2} "
-            f"axes each ({count + 1} for an input without batch)."
+            f"{name}: got input {x} and weight {w}, expected {count + 2} axes each ({count + 1} "
+            "for an input without batch)."
         )
-    if x.shape[1] != channels:
+    if x[1] != channels:
         raise ShapeError(
-            f"{name}: channels differ: got input {tuple(x.shape)} and weight {tuple(w.shape)}: the "
-            f"input has {x.shape[1]} channels, expected {channels}."
+            f"{name}: channels differ: got input {x} and weight {w}: the input has {x[1]} "
+            f"channels, expected {channels}."
         )
     if bias is not None and tuple(bias.shape) != (out,):
         raise ShapeError(f"{name}: got bias {tuple(bias.shape)}, expected ({out},).")
@@ -105,25 +107,25 @@ def _conv(
     dilation: int | Sequence[int] = 1,
     groups: int = 1,
 ) -> Kind:
-    name, x, w = f"conv{count}d", input, weight
-    if len(x.shape) == count + 1:
-        batch = insert_axes(x, (0,))
-        return remove_axes(_conv(count, batch, w, bias, stride, padding, dilation, groups), (0,))
-    how, uneven = _geometry(name, tuple(w.shape[2:]), stride, padding, dilation, groups)
-    _check(name, x, w, bias, count, w.shape[1] * groups if len(w.shape) > 1 else None, w.shape[0])
-    if w.shape[0] % groups:
-        raise ShapeError(
-            f"{name}: got {w.shape[0]} kernels for {groups} groups, expected a multiple."
-        )
-    places = how.result_size(x.shape[2:], w.shape[2:])
+    name, x, w = f"conv{count}d", tuple(input.shape), tuple(weight.shape)
+    if len(x) == count + 1:
+        batch, how = insert_axes(input, (0,)), (stride, padding, dilation, groups)
+        return remove_axes(_conv(count, batch, weight, bias, *how), (0,))
+    kernel = w[2:]
+    geometry, uneven = _geometry(name, kernel, stride, padding, dilation, groups)
+    _check(name, x, w, bias, count, w[1] * groups if len(w) > 1 else None, w[0])
+    if w[0] % groups:
+        raise ShapeError(f"{name}: got {w[0]} kernels for {groups} groups, expected a multiple.")
+    places = geometry.result_size(x[2:], kernel)
     if any(n is not None and n < 1 for n in places):
         raise ShapeError(
-            f"{name}: the kernel {tuple(w.shape[2:])} is larger than the padded input "
-            f"{tuple(x.shape[2:])}. Pad more, or use a smaller kernel."
+            f"{name}: the kernel {kernel} is larger than the padded input {x[2:]}. Pad more, or "
+            "use a smaller kernel."
         )
-    y = apply(Convolve(how), x, w) if bias is None else apply(Convolve(how), x, w, bias)
+    inputs = (input, weight) if bias is None else (input, weight, bias)
+    y = apply(Convolve(geometry), *inputs)
     if uneven:
-        spans = [d * (k - 1) % 2 for d, k in zip(how.dilation, w.shape[2:], strict=True)]
+        spans = [d * (k - 1) % 2 for d, k in zip(geometry.dilation, kernel, strict=True)]
         y = y[(slice(None), slice(None), *(slice(odd, None) for odd in spans))]
     return y
 
@@ -174,7 +176,7 @@ def conv_transpose2d(
         return remove_axes(conv_transpose2d(insert_axes(input, (0,)), *how), (0,))
     geometry, _ = _geometry(name, tuple(weight.shape[2:]), stride, padding, dilation, groups)
     out = weight.shape[1] * groups if len(weight.shape) > 1 else None
-    _check(name, input, weight, bias, 2, weight.shape[0], out)
+    _check(name, tuple(input.shape), tuple(weight.shape), bias, 2, weight.shape[0], out)
     more = each(name, output_padding, 2)
     steps, gaps = geometry.stride, geometry.dilation
     if any(m >= max(s, d) for m, s, d in zip(more, steps, gaps, strict=True)):

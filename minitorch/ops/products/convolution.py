@@ -16,11 +16,11 @@ of them, which is copied ten times as fast as lines of four pixels are, and resu
 Source of samples last: cuda-convnet, Krizhevsky, 2012.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,8 +31,7 @@ from ...op import Gradients, Methods, Op, Spec, apply
 from ..reducing.reduction import sum
 
 
-@dataclass(frozen=True)
-class Geometry:
+class Geometry(NamedTuple):
     """Stride, padding, dilation (one number an axis) and groups of a convolution."""
 
     stride: tuple[int, ...]
@@ -126,9 +125,24 @@ def _windows_for(
     """Return the windows that compiled kernels read where they lie, where that pays."""
     if xp is not np:
         return None
-    from ...compile.images.convolutions import windows_for
+    kernel, places = tuple(kernel), tuple(places)
+    return _kernels().windows_for(x, other, channels, kernel, places, how, **options)
 
-    return windows_for(x, other, channels, tuple(kernel), tuple(places), how, **options)
+
+@functools.cache
+def _kernels() -> Any:
+    """Return the module that chooses compiled kernels of convolutions."""
+    from ...compile.images import convolutions
+
+    return convolutions
+
+
+@functools.cache
+def _tuned() -> Any:
+    """Return the module of the kernels that somebody has tuned."""
+    from ...compile import tuned
+
+    return tuned
 
 
 class FormDerivative(Op):
@@ -185,12 +199,10 @@ class Convolve(FormDerivative):
 
     def find_tuned(self, x: Array, w: Array) -> Any:
         """Return the kernel that somebody has tuned for such inputs, if there is any."""
-        from ...compile import tuned
-
         how = self.how
         if how.groups != 1 or set(how.dilation) != {1} or self.places is not None:
             return None
-        return tuned.convolution(x, w, how.stride, how.padding)
+        return _tuned().convolution(x, w, how.stride, how.padding)
 
     def infer(self, *specs: Spec) -> Spec:
         """Return (N, O, places)."""
