@@ -71,6 +71,16 @@ def test_lines_and_single_images_are_torchs() -> None:
     assert_as_torchs(x[:, :, :64], np.ones((16, 2, 32), "float32"), 2, 2)
 
 
+@pytest.mark.parametrize("step", [np.int64(2), [2, 1], (), [], None], ids=repr)
+def test_a_step_may_be_one_of_numpys_integers_or_nothing(step: Any) -> None:
+    x = torch.arange(36.0).reshape(1, 6, 6)
+    ours = minitorch.nn.functional.max_pool2d(minitorch.tensor(x.numpy()), 2, step)
+    expected = torch.nn.functional.max_pool2d(
+        x, 2, int(step) if step is not None and np.ndim(step) == 0 else step
+    )
+    np.testing.assert_array_equal(ours.numpy(), expected.numpy())
+
+
 @pytest.mark.parametrize("dilation", [1, 2])
 def test_an_infinite_gradient_reaches_the_largest_element_alone(dilation: int) -> None:
     x = images((2, 8, 32, 32), "float32")

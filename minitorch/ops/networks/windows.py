@@ -3,7 +3,6 @@
 import functools
 import itertools
 import math
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...arrays.library import Index
@@ -108,8 +107,8 @@ def check_sizes(
     x: Methods,
     count: int,
     kernel: object,
-    stride: int | Sequence[int],
-    padding: int | str | Sequence[int],
+    stride: object,
+    padding: object,
 ) -> tuple[tuple[int, ...], ...]:
     """Return an image's last axes, a window's size, step and border, a number an axis each.
 
@@ -120,5 +119,6 @@ def check_sizes(
     if len(shape) not in (count + 1, count + 2):
         raise ShapeError(f"{name}: got shape {shape}, expected {count + 2} axes.")
     size = each(name, kernel, count)
-    step = size if stride is None or stride == () or stride == [] else each(name, stride, count)
+    same = stride is None or (isinstance(stride, tuple | list) and not stride)
+    step = size if same else each(name, stride, count)
     return shape[-count:], size, step, each(name, padding, count)
