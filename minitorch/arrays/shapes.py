@@ -8,10 +8,14 @@ from collections.abc import Iterable, Sequence
 from operator import index
 from typing import TypeAlias
 
+import numpy as np
+
 from ..errors import AxisError, ShapeError
 
 Size: TypeAlias = int | None
 Shape: TypeAlias = tuple[Size, ...]
+INTEGERS = (int, np.integer)
+"""Whole numbers: NumPy's too, which are what `argmax` gives, and the product of a shape."""
 
 
 def broadcast(*shapes: Shape, op: str = "broadcast") -> Shape:
@@ -77,7 +81,7 @@ def axes(dim: int | Sequence[int] | None, rank: int, op: str) -> tuple[int, ...]
     """
     if dim is None:
         return tuple(range(rank))
-    dims = (dim,) if isinstance(dim, int) else tuple(dim)
+    dims = (dim,) if isinstance(dim, INTEGERS) else tuple(dim)
     numbers = [axis(d, rank, op) for d in dims]
     if len(set(numbers)) != len(numbers):
         raise ShapeError(f"{op}: an axis is named twice: got {dims}, expected each once.")
@@ -86,7 +90,7 @@ def axes(dim: int | Sequence[int] | None, rank: int, op: str) -> tuple[int, ...]
 
 def axes_or_all(dim: int | Sequence[int] | None, rank: int, op: str) -> tuple[int, ...]:
     """Return the same, but all axes where none is named: what torch's reductions mean by `[]`."""
-    return axes(None if not isinstance(dim, int) and not dim else dim, rank, op)
+    return axes(None if not isinstance(dim, INTEGERS) and not dim else dim, rank, op)
 
 
 def stretches(shape: Shape, to: Shape) -> bool:

@@ -22,7 +22,7 @@ from ..arrays.library import (
     owner,
     to_numpy,
 )
-from ..arrays.shapes import axis
+from ..arrays.shapes import INTEGERS, axis
 from ..errors import DTypeError, GradientError, ShapeError
 from ..ops.elementwise.casting import Cast, Move
 from .hooks import Hooks
@@ -165,7 +165,7 @@ class Exchange(InPlace):
 
     def new(self, *data: object) -> Self:
         """Return zeros of these sizes, or a tensor with `data`, of this dtype and device."""
-        sizes = all(isinstance(size, int) for size in data)
+        sizes = all(isinstance(size, INTEGERS) for size in data)
         return self.new_zeros(*data) if sizes else self.new_tensor(*data)
 
     def new_full(self, size: int | Sequence[int], fill_value: Scalar, **options: Any) -> Self:

@@ -22,6 +22,7 @@ from ..arrays.library import (
     native_dtype,
 )
 from ..arrays.promotion import scalar_dtype
+from ..arrays.shapes import INTEGERS
 from ..errors import ArgumentError, DTypeError
 from ..op import Value, apply
 from ..ops.elementwise.casting import cast_to
@@ -135,7 +136,7 @@ def arange(
         raise ArgumentError(f"arange: got {start}, {end}, {step}, expected finite numbers.")
     if step == 0 or (end - start) * step < 0:
         raise ArgumentError(f"arange: got {start} to {end} in steps of {step}: it never arrives.")
-    whole = all(isinstance(n, int) for n in (start, end, step))
+    whole = all(isinstance(n, INTEGERS) for n in (start, end, step))
     count = math.ceil((end - start) / step)
     numbers: Array = np.arange(count, dtype=np.int64 if whole else np.float64)
     if (start, step) != (0, 1):

@@ -28,6 +28,7 @@ from ..arrays.library import (
     float16,
     float32,
 )
+from ..arrays.shapes import INTEGERS
 from ..backward import backward
 from ..errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
 from ..op import Op, check_result
@@ -67,7 +68,7 @@ class Tensor(Exchange):
     """False for what stands for a tensor while a function is traced."""
 
     def __init__(self, *data: Any) -> None:
-        sizes = len(data) > 1 or (len(data) == 1 and isinstance(data[0], int))
+        sizes = len(data) > 1 or (len(data) == 1 and isinstance(data[0], INTEGERS))
         source = np.zeros(data) if sizes else data[0] if data else ()
         self.array = asarray(plain(source), _arrays.get_default_dtype())
         self.requires_grad, self.op, self.inputs = False, None, ()

@@ -8,6 +8,7 @@ x.type(LongTensor), x.type("torch.LongTensor")
 
 from minitorch.arrays import promotion
 from minitorch.arrays.library import DType, DTypeLike, Scalar, as_dtype
+from minitorch.arrays.shapes import INTEGERS
 from minitorch.tensor.conversions import TYPE_NAMES
 from minitorch.tensor.tensor import Tensor, tensor
 
@@ -21,7 +22,7 @@ class TensorType:
 
     def __call__(self, *data: object) -> Tensor:
         """Return a tensor of this dtype: of `data`, or zeros where sizes are given."""
-        if len(data) == 1 and not isinstance(data[0], int):
+        if len(data) == 1 and not isinstance(data[0], INTEGERS):
             return tensor(data[0], dtype=self.dtype)
         made: Tensor = Tensor(*data).to(self.dtype)
         return made

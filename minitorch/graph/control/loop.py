@@ -9,8 +9,7 @@ Source: Yu et al., Dynamic Control Flow in Large-Scale Machine Learning, EuroSys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
+from ...arrays.shapes import INTEGERS
 from ...errors import GraphError
 from ..core.graph import outside
 from ..core.node import Node, StaticShape, UnknownShape, as_shape
@@ -73,7 +72,7 @@ def _refuse_nonsense(
                 f"while_loop: got {type(function).__name__}, expected functions for cond and body. "
                 "Write lambda i: i < n."
             )
-    whole = isinstance(parallel_iterations, int | np.integer)
+    whole = isinstance(parallel_iterations, INTEGERS)
     if not whole or isinstance(parallel_iterations, bool) or parallel_iterations < 1:
         raise GraphError(
             f"while_loop: got parallel_iterations {parallel_iterations!r}, expected an integer, 1 "

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...arrays.library import DType, DTypeLike, get_default_dtype, graph_dtype, int32
-from ...arrays.shapes import is_known
+from ...arrays.shapes import INTEGERS, is_known
 from ...errors import GraphError
 from ...exports import own_names
 from ...ops.elementwise import unary as elementwise
@@ -96,7 +96,7 @@ def range(
 
 def _sizes(shape: object) -> tuple[int, ...]:
     """Return a shape as sizes; one number is one axis."""
-    sizes = as_static([shape] if isinstance(shape, int | np.integer) else shape)
+    sizes = as_static([shape] if isinstance(shape, INTEGERS) else shape)
     if not sizes.is_fully_defined():
         raise GraphError(f"shape: got {shape}, expected every size. Use tf.shape for the others.")
     return tuple(int(n) for n in sizes.as_list() if n is not None)

@@ -7,6 +7,7 @@ The arithmetic is that of PyTorch's layout (N, C, H, W); the axes are moved befo
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ...arrays.shapes import INTEGERS
 from ...errors import GraphError
 from ...ops.networks import pooling
 from ...ops.products import conv
@@ -53,7 +54,7 @@ def on_images(
 
 def inner(where: str, sizes: Any) -> tuple[int, int]:
     """Return the two sizes of the image's axes out of TensorFlow's four, or one or two."""
-    four = [sizes] * 2 if isinstance(sizes, int) else [int(n) for n in sizes]
+    four = [int(n) for n in ([sizes] * 2 if isinstance(sizes, INTEGERS) else sizes)]
     if len(four) == 2:
         return four[0], four[1]
     if len(four) != 4 or four[0] != 1 or four[3] != 1:

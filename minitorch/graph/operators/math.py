@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...arrays.library import DTypeLike, graph_dtype, int64
+from ...arrays.shapes import INTEGERS
 from ...exports import own_names
 from ...ops.elementwise import unary as rows
 from ...ops.elementwise.casting import cast_to
@@ -96,7 +97,7 @@ def _sum(x: Node, dims: int | Sequence[int] | None, keep: bool) -> Any:
 
 
 def _prod(x: Node, dims: int, keep: bool) -> Any:
-    over = (dims,) if isinstance(dims, int) else dims
+    over = (dims,) if isinstance(dims, INTEGERS) else dims
     rank, dtype = len(x.shape), x.dtype
     along = tuple(sorted(d % rank for d in over))
     for dim in along:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...arrays.library import DTypeLike, as_dtype, int32
-from ...arrays.shapes import axes
+from ...arrays.shapes import INTEGERS, axes
 from ...errors import GraphError
 from ...exports import own_names
 from ...ops.elementwise.casting import cast_to
@@ -67,11 +67,10 @@ def squeeze(
 ) -> Node:
     """The input without its axes of size 1, or without those named."""
     where = axis if axis is not None else squeeze_dims
-    over = tuple(where) if isinstance(where, Sequence) else where
     node = convert(input)
-    if over is None or over == ():
+    if where is None or (isinstance(where, Sequence) and not where):
         return rename(movement.squeeze(node, None), name)
-    removed = axes(over, len(node.shape), "squeeze")
+    removed = axes(where, len(node.shape), "squeeze")
     if any(node.shape[d] not in (1, None) for d in removed):
         raise node.error(
             f"squeeze: got axes {removed} of {node.name!r} of shape {tuple(node.shape)}, expected "
@@ -83,7 +82,7 @@ def squeeze(
 @once_known
 def concat(values: Any, axis: int = 0, name: str | None = None) -> Node:
     """The values one after another along an axis. TensorFlow 0.x's order (axis first) works too."""
-    if isinstance(values, int):
+    if isinstance(values, INTEGERS):
         values, axis = axis, values
     nodes = convert_all(*values)
     joined = joining.cat(nodes, axis)
@@ -125,7 +124,7 @@ def split(
 
     TensorFlow 0.x's order, `split(axis, number, value)`, works too.
     """
-    if isinstance(value, int):
+    if isinstance(value, INTEGERS):
         value, axis = axis, value
     pieces = _split(convert(value), num_or_size_splits, axis)
     rename_all(pieces, name)
@@ -134,7 +133,7 @@ def split(
 
 def _split(node: Node, sizes: int | Sequence[int], axis: int) -> list[Node]:
     length = node.shape[axis]
-    if isinstance(sizes, int):
+    if isinstance(sizes, INTEGERS):
         if length is None:
             return _equal_pieces(node, sizes, axis)
         if sizes < 1 or length % sizes:

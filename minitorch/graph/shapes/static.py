@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from ...arrays.shapes import INTEGERS
 from ...errors import GraphError
 
 
@@ -95,7 +96,7 @@ def as_static(shape: Any) -> StaticShape:
     """
     if shape is None or isinstance(shape, UnknownShape):
         return UNKNOWN
-    if isinstance(shape, int):
+    if isinstance(shape, INTEGERS):
         raise GraphError(f"shape: got {shape}, expected a list or tuple. Write [{shape}].")
     return StaticShape(None if n is None or n == -1 else _whole(n, shape) for n in shape)
 

@@ -4,6 +4,8 @@ import builtins
 import math
 from typing import Any
 
+import numpy as np
+
 from ...arrays.library import Array, Namespace, as_dtype, bool_, finfo, int64
 from ...errors import ArgumentError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Spec, Value, apply
@@ -57,6 +59,7 @@ def pow(x: Kind, exponent: object) -> Kind:
     """
     if isinstance(exponent, bool):
         return clone(x) if exponent else ones_like(x)
+    exponent = exponent.item() if isinstance(exponent, np.generic) else exponent
     if not isinstance(exponent, int | float):
         return power(x, exponent)
     if not isinstance(x, Value) and not hasattr(x, "dtype"):

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Generic, NamedTuple
 
 from ...arrays.library import Array, DTypeLike, Namespace
-from ...arrays.shapes import axes
+from ...arrays.shapes import INTEGERS, axes
 from ...errors import ArgumentError, AxisError, ShapeError
 from ...op import Flat, Gradients, Kind, Methods, Op, Spec, apply
 from ..elementwise.binary import where
@@ -229,7 +229,7 @@ def norm(
     With `ord` and no `dim` a vector has the norm of a vector, a matrix that of a matrix.
     """
     rank = len(A.shape)
-    if ord is None or isinstance(dim, int) or (dim is not None and len(dim) == 1):
+    if ord is None or isinstance(dim, INTEGERS) or (dim is not None and len(dim) == 1):
         return vector_norm(A, 2 if ord is None else float(ord), dim, keepdim, dtype=dtype)
     if dim is None and rank == 1 and not isinstance(ord, str):
         return vector_norm(A, float(ord), None, keepdim, dtype=dtype)

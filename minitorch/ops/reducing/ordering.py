@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple
 import numpy as np
 
 from ...arrays.library import Array, Namespace, as_dtype, cast, dtype_of, int64
-from ...arrays.shapes import axis, drop_axes
+from ...arrays.shapes import INTEGERS, axis, drop_axes
 from ...errors import ArgumentError, AxisError, ShapeError
 from ...op import Flat, Gradients, Kind, Methods, Spec, apply
 from ..elementwise import compiled
@@ -236,9 +236,9 @@ def _best(x: Kind, dim: int, keepdim: bool, name: str, largest: bool) -> ValuesA
 def _largest(x: Kind, dim: Any, keepdim: bool, largest: bool) -> Any:
     if dim is None:
         return extreme(x, None, False, ExtremeOrNaN, largest)
-    if hasattr(dim, "dtype"):
-        return maximum(x, dim) if largest else minimum(x, dim)
-    return _best(x, dim, keepdim, "max" if largest else "min", largest)
+    if isinstance(dim, INTEGERS) or not hasattr(dim, "dtype"):
+        return _best(x, dim, keepdim, "max" if largest else "min", largest)
+    return maximum(x, dim) if largest else minimum(x, dim)
 
 
 def max(x: Kind, dim: object = None, keepdim: bool = False) -> Any:
@@ -294,7 +294,7 @@ def topk(
     """
     row, d = along(x, dim, "topk")
     size = row.shape[d]
-    if not isinstance(k, int | np.integer) or not 0 <= k <= size:
+    if not isinstance(k, INTEGERS) or not 0 <= k <= size:
         raise ArgumentError(f"topk: got k = {k}, expected 0 to {size}, the size of axis {d}.")
     if k == 1 and largest:
         return _best(x, dim, True, "topk", True)

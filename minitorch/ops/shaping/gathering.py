@@ -230,6 +230,7 @@ def scatter(
         DTypeError: `src` is no tensor, node or number.
     """
     values = value if src is None else src
+    values = values.item() if isinstance(values, np.generic) else values
     if values is None or not (isinstance(values, int | float) or hasattr(values, "dtype")):
         raise DTypeError(f"scatter: got {values!r}, expected a tensor, a node or a number.")
     if isinstance(values, int | float) and reduce is None and x.shape and index.shape:

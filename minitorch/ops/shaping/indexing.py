@@ -22,7 +22,7 @@ from ...arrays.library import (
     native_device_of,
     uint8,
 )
-from ...arrays.shapes import Shape, axis, is_known
+from ...arrays.shapes import INTEGERS, Shape, axis, is_known
 from ...errors import ArgumentError, AxisError, IndexDTypeError
 from ...op import Gradients, Kind, Methods, Op, Spec, Value, apply, infer_by_trial
 from ..elementwise import compiled
@@ -281,7 +281,7 @@ def split_index(index: object) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
             pattern.append(item)
         elif isinstance(item, slice):
             pattern.append(_slice(item))
-        elif isinstance(item, _INTEGERS) and not isinstance(item, bool):
+        elif isinstance(item, INTEGERS) and not isinstance(item, bool):
             pattern.append(int(item))
         else:
             pattern.append(ARRAY)
@@ -302,7 +302,6 @@ def _slice(item: slice) -> slice:
 
 _PLAIN = frozenset([int, type(None)])
 _WHOLE = slice(None)
-_INTEGERS = (int, np.integer)
 _NESTED = (list, tuple, slice, type(None), type(Ellipsis), Value, np.ndarray)
 _AXES = 32
 """As in torch: a list this long is an array to it, whatever is in it."""

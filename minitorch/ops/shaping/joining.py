@@ -13,7 +13,7 @@ import numpy as np
 from ...arrays.allocator import rows_of
 from ...arrays.library import Array, Namespace, as_dtype
 from ...arrays.promotion import promote_types
-from ...arrays.shapes import axis
+from ...arrays.shapes import INTEGERS, axis
 from ...errors import ArgumentError, DTypeError, ShapeError
 from ...op import Gradients, Kind, Methods, Spec, Value, apply
 from ..elementwise.casting import cast_to
@@ -168,7 +168,7 @@ def split(x: Kind, split_size: int | Sequence[int], dim: int = 0) -> tuple[Kind,
         raise ShapeError("split: got a 0-d value, expected at least 1 axis.")
     d = axis(dim, len(x.shape), "split")
     total = int(x.shape[d])
-    if isinstance(split_size, int):
+    if isinstance(split_size, INTEGERS):
         if split_size < 0 or (split_size == 0 and total):
             raise ShapeError(f"split: got size {split_size}, expected 1 or more.")
         count = builtins.max(1, math.ceil(total / split_size) if split_size else 1)
@@ -243,7 +243,7 @@ def roll(x: Kind, shifts: object, dims: int | Sequence[int] | None = ()) -> Kind
     What leaves at one end enters at the other.
     """
     moves = sizes((shifts,))
-    places = sizes((dims,)) if dims != () else ()
+    places = () if dims is None else sizes((dims,))
     if not places:
         return reshape(roll(reshape(x, -1), moves, 0), tuple(x.shape))
     if len(moves) != len(places):

@@ -10,7 +10,17 @@ import numpy as np
 
 from ...arrays.allocator import rows_of
 from ...arrays.library import Array, Namespace, copy_array
-from ...arrays.shapes import Shape, axes, axis, broadcast, fill_in, is_known, numel, stretches
+from ...arrays.shapes import (
+    INTEGERS,
+    Shape,
+    axes,
+    axis,
+    broadcast,
+    fill_in,
+    is_known,
+    numel,
+    stretches,
+)
 from ...errors import DTypeError, GraphError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, Value, apply
 from ..elementwise.casting import copy_in_rows
@@ -165,7 +175,7 @@ def sizes(dims: tuple[Any, ...]) -> tuple[int, ...]:
     Raises:
         DTypeError: one is no whole number.
     """
-    if len(dims) == 1 and not isinstance(dims[0], (*_INTEGERS, float)):
+    if len(dims) == 1 and not isinstance(dims[0], (*INTEGERS, float)):
         dims = tuple(dims[0])
     try:
         return tuple(map(operator.index, dims))
@@ -175,9 +185,6 @@ def sizes(dims: tuple[Any, ...]) -> tuple[int, ...]:
         raise DTypeError(
             f"size: got {dims}, expected whole numbers. Divide sizes by //, not by /."
         ) from None
-
-
-_INTEGERS = (int, np.integer)
 
 
 def collect_dims(
