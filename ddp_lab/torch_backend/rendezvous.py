@@ -293,7 +293,8 @@ def _machine(rank: int) -> str:
     boot = Path("/proc/sys/kernel/random/boot_id")
     names = [socket.gethostname(), str(os.getuid())]
     with contextlib.suppress(OSError):
-        names += [boot.read_text().strip(), str(Path("/proc/self/ns/pid").readlink())]
+        namespaces = (str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("pid", "user"))
+        names += [boot.read_text().strip(), *namespaces]
     return "/".join(names)
 
 

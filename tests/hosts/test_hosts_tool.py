@@ -116,7 +116,7 @@ def test_a_cable_can_be_pulled_and_a_host_switched_off(
     pair = hosts(2, rate="100mbit")
     echo = """
         import socket
-        with socket.create_server(("10.9.0.1", 7)) as server:
+        with socket.create_server(("10.9.0.1", 7007)) as server:
             print("listens", flush=True)
             link, _ = server.accept()
             while data := link.recv(100):
@@ -124,7 +124,7 @@ def test_a_cable_can_be_pulled_and_a_host_switched_off(
     """
     ask = """
         import socket, sys
-        with socket.create_connection(("host1", 7)) as link:
+        with socket.create_connection(("host1", 7007)) as link:
             link.settimeout(0.2)
             for line in sys.stdin:
                 link.sendall(b"x")

@@ -8,8 +8,9 @@ when the switch ends, for whatever reason, the kernel ends everything that runs 
 namespaces, which have no names, are gone with their last process. The switch ends when its socket
 closes or the tool's process is gone.
 
-An ordinary user is root of a user namespace that owns all of it. A command has the user's own
-number again, in a user namespace inside that one, and no rights that the user has not.
+An ordinary user is root of a user namespace that owns all of it. Commands have the user's own
+number again, in a user namespace of the host inside that one, and no rights that the user has not:
+one for all of a host, for processes open each other's memory only inside one.
 
 A program of its own, and without the package's imports, because only a process with one thread
 can change its user namespace. May import: the standard library.
@@ -86,18 +87,18 @@ def map_user(inside: tuple[int, int], outside: tuple[int, int]) -> None:
         raise Refused("uid_map", str(error.strerror)) from error
 
 
-def leave_the_machine() -> bool:
-    """Make the switch's namespaces; return whether a user namespace had to own them."""
+def leave_the_machine() -> tuple[int, int] | None:
+    """Make the switch's namespaces; return the user whose own namespace had to own them."""
     needed = NEW_FILES | NEW_NETWORK | NEW_PIDS
     try:
         call("unshare", needed)
-        return False
+        return None
     except Refused:
         user = (os.geteuid(), os.getegid())
         call("unshare", NEW_USER)
         map_user((0, 0), user)
         call("unshare", needed)
-        return True
+        return user
 
 
 def die_with_parent(parent: int) -> None:
@@ -114,7 +115,7 @@ def switch(order: dict[str, Any]) -> NoReturn:
     """Make the hosts, tell the tool, and obey it until it is gone."""
     control = socket.socket(fileno=order["control"])
     with reporting_refusals(control):
-        is_mine = leave_the_machine()
+        order["user"] = leave_the_machine()
         if child := os.fork():
             control.close()
             os._exit(os.waitpid(child, 0)[1] and 1)
@@ -127,7 +128,7 @@ def switch(order: dict[str, Any]) -> NoReturn:
         run(order["ip"], ["link set lo up", "link add switch type bridge", *up("switch")])
         pids = [make_host(order, host) for host in range(order["hosts"])]
         pidfds = [os.pidfd_open(pid) for pid in [*pids, 1]]
-        answer = json.dumps({"is_mine": is_mine, "has_netem": has_netem}).encode()
+        answer = json.dumps({"is_mine": bool(order["user"]), "has_netem": has_netem}).encode()
         socket.send_fds(control, [answer], pidfds)
     obey(control, order)
     os._exit(0)
@@ -212,7 +213,7 @@ def build_host(order: dict[str, Any], host: int, writing: int) -> int:
     run(order["ip"], ["link set lo up", cable, address, *up("eth0")])
     limit_rate(order, "eth0", order["delay"])
     call("unshare", NEW_PIDS)
-    return os.fork() or live(writing)
+    return os.fork() or live(order["user"], writing)
 
 
 def up(device: str) -> list[str]:
@@ -235,10 +236,13 @@ def limit_rate(order: dict[str, Any], device: str, delay: str = "") -> None:
         run(order["tc"], lines)
 
 
-def live(writing: int) -> NoReturn:
+def live(user: tuple[int, int] | None, writing: int) -> NoReturn:
     """Be the first process of a host: bury the dead, and wait for the end."""
     try:
         mount("proc", "/proc")
+        if user:
+            call("unshare", NEW_USER)
+            map_user(user, (0, 0))
     except Refused as refused:
         os.write(writing, json.dumps(refused.args).encode())
         os._exit(1)
@@ -260,7 +264,7 @@ def enter(host: int, is_mine: bool, command: list[str]) -> NoReturn:
     This process stays outside. Its guard is a child of the host's first process, for one left
     behind by a parent outside would be buried outside, if at all, and the host could not end.
     """
-    folder, user = os.getcwd(), (os.getuid(), os.getgid())  # noqa: PTH109 - a plain string
+    folder = os.getcwd()  # noqa: PTH109 - a plain string
     kinds = NEW_FILES | NEW_NETWORK | NEW_NAME | NEW_IPC | NEW_PIDS
     call("setns", host, kinds | (NEW_USER if is_mine else 0))
     os.close(host)
@@ -274,9 +278,6 @@ def enter(host: int, is_mine: bool, command: list[str]) -> NoReturn:
     if os.fork():
         os._exit(0)
     os.chdir(folder)
-    if is_mine:
-        call("unshare", NEW_USER)
-        map_user(user, (0, 0))
     guard(inside, command)
 
 
