@@ -22,6 +22,7 @@ from autograder.grading.deadline import deadline
 from autograder.grading.slicing import (
     Analysed,
     definitions,
+    find_changed,
     same_code,
     select_needed,
     statements_of,
@@ -113,7 +114,7 @@ class LabGrader:
             return self.unreadable(f"notebook: not read: {error}. Send a smaller one.", submission)
         texts = definitions(statements)
         own = [s for s in statements if s.statement.text not in self._given_texts]
-        unseen = words_of_hidden_bindings(own)
+        unseen = words_of_hidden_bindings(own) | find_changed(own)
         ready = {
             q.name
             for q in self.lab.questions

@@ -144,6 +144,11 @@ def definitions(statements: Sequence[Analysed]) -> dict[str, str]:
     return {name: a.statement.text for a in statements for name in a.statement.binds}
 
 
+def find_changed(statements: Iterable[Analysed]) -> frozenset[str]:
+    """Return the names that statements change in place: `saved.append(1)`, `views["a"] = 1`."""
+    return frozenset(name for analysed in statements for name in analysed.acts_on)
+
+
 def words_of_hidden_bindings(statements: Sequence[Analysed]) -> frozenset[str]:
     """Return the words of statements that may bind names which their text does not show to bind.
 

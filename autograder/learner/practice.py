@@ -19,7 +19,7 @@ from autograder.authoring.source import SOURCE
 from autograder.checks import Checks, load_checks, run_check
 from autograder.errors import UnknownLab
 from autograder.grading.grade import CHECKS, tasks_of, unusable
-from autograder.grading.slicing import definitions, same_code, statements_of
+from autograder.grading.slicing import definitions, find_changed, same_code, statements_of
 from autograder.grading.time_budget import Task
 from autograder.learner.answer_files import (
     AnswerFileError,
@@ -122,7 +122,7 @@ class Practice:
         self.judgements: dict[str, Judgement] = {}
         self.hints_shown: dict[str, int] = {}
         self.journal = Journal.of(directory)
-        self._texts: dict[str, dict[str, str]] = {}
+        self._by_cell: dict[str, tuple[dict[str, str], frozenset[str]]] = {}
         self.followed: dict[str, str] = {}  # the files of answers, as they ran last
 
     @cached_property
@@ -228,7 +228,23 @@ class Practice:
         if self.namespace.get(name, ...) is ...:
             return False
         text = self.find_definition(name)
-        return text is None or not same_code(text, starter)
+        return text is None or not same_code(text, starter) or self._is_changed(name)
+
+    def _is_changed(self, name: str) -> bool:
+        """Return whether cells have changed `name` in place since it was bound."""
+        for cell in reversed(self.history()):
+            if name in cell:
+                bound, changed = self._read(cell)
+                if name in changed or name in bound:
+                    return name in changed
+        return False
+
+    def _read(self, cell: str) -> tuple[dict[str, str], frozenset[str]]:
+        """Return the definitions in a cell by name, and the names that it changes in place."""
+        if cell not in self._by_cell:
+            statements = statements_of([("code", cell)])
+            self._by_cell[cell] = definitions(statements), find_changed(statements)
+        return self._by_cell[cell]
 
     def find_definition(self, name: str) -> str | None:
         """Return the text of the definition of `name` that holds, or None.
@@ -236,11 +252,8 @@ class Practice:
         It is the one in a file of answers, else the one that was run last.
         """
         for cell in (*self._in_files(name), *reversed(self.history())):
-            if name in cell:
-                if cell not in self._texts:
-                    self._texts[cell] = definitions(statements_of([("code", cell)]))
-                if name in self._texts[cell]:
-                    return self._texts[cell][name]
+            if name in cell and (text := self._read(cell)[0].get(name)) is not None:
+                return text
         return None
 
     def _in_files(self, name: str) -> Iterator[str]:

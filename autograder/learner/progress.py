@@ -13,7 +13,7 @@ from pathlib import Path
 from autograder.authoring.manifest import NOTEBOOK, load_released
 from autograder.authoring.regions import PLACEHOLDER, form_below
 from autograder.errors import AutograderError, SubmissionError, UnknownLab
-from autograder.grading.slicing import definitions, own_texts, statements_of
+from autograder.grading.slicing import definitions, find_changed, own_texts, statements_of
 from autograder.grading.submission import manual_answers, read
 from autograder.learner.answer_files import AnswerFileError, with_files
 from autograder.learner.journal import Journal, Sent, digest
@@ -180,8 +180,9 @@ def lab_progress(directory: Path) -> LabProgress:
 
 def _read_off(whole: LabProgress, checked: Sequence[Question], data: bytes) -> LabProgress:
     arrived, journal = read(data), Journal.of(whole.lab.directory)
-    texts = definitions(statements_of(arrived.cells))
-    begun = [q for q in checked if own_texts(q, texts)]
+    statements = statements_of(arrived.cells)
+    texts, changed = definitions(statements), find_changed(statements)
+    begun = [q for q in checked if own_texts(q, texts) or not changed.isdisjoint(q.defines)]
     correct = [q for q in begun if _is_correct(q, texts, journal)]
     names = {question.name for question in correct}
     answers = manual_answers(arrived)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,8 @@ from autograder.authoring.manifest import load_released, to_manifest
 from autograder.authoring.notebook import learner_notebook, solution_notebook
 from autograder.authoring.source import load_lab, load_wrong_answers
 from autograder.grading.grade import LabGrader
+from autograder.learner.practice import Practice
+from autograder.learner.progress import NOTEBOOK, lab_progress
 from autograder.records import Failure, Lab, Limits, Outcome, Report, Statement
 from autograder.student.local import LocalStudent
 from autograder.student.protocol import load_each
@@ -550,6 +553,36 @@ def test_an_answer_that_is_the_starter_with_notes_is_not_attempted(grader, noteb
     )
     report = grader.grade(notebook([("code", text)]))
     assert report.results[0].output == "Not attempted: the starter is unchanged."
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "predicted_size.append(3)",
+        "predicted_size[:] = [3]",
+        "predicted_size += [3]",
+        "for n in (3,):\n    predicted_size.append(n)",
+    ],
+)
+@pytest.mark.parametrize("between", ["\n", "\f"])  # in the starter's cell, and in one of its own
+def test_an_answer_that_fills_the_starters_list_is_attempted(
+    lab_copy, notebook, change: str, between: str
+) -> None:
+    as_list = [("# predicted_size = ...", "# predicted_size = []"), ("size = 3", "size = [3]")]
+    asked = [('student.value("predicted_size") != 3', 'student.value("predicted_size") != [3]')]
+    lab = load_lab(lab_copy(lab=as_list, checks=asked))
+    starter = "predicted_size = []"
+    for text, outcome in ((starter, NOT_ATTEMPTED), (starter + between + change, CORRECT)):
+        cells = [("code", cell) for cell in text.split("\f")]
+        assert outcomes(local(lab).grade(notebook(cells)))["predicted_size"] == {outcome}
+        names: dict[str, Any] = {}
+        for _, cell in cells:
+            exec(cell, names)
+        practice = Practice(lab.directory, names, lambda text=text: text.split("\f"))
+        (question,) = (q for q in practice.questions if q.name == "predicted_size")
+        assert practice.judge(question).outcome is outcome
+        (lab.directory / NOTEBOOK).write_bytes(notebook(cells))
+        assert lab_progress(lab.directory).begun == (outcome is CORRECT)
 
 
 def test_an_answer_written_in_a_helper_of_its_cell_is_attempted(lab_copy, notebook) -> None:
