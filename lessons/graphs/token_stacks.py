@@ -1,6 +1,8 @@
 """Operators of token graphs whose values are stacks, and rows of a table.
 
-A stack is a pair (values, the stack below), the empty one (); nothing is ever overwritten.
+A stack is a pair (values, the stack below), the empty one has nothing in it; nothing is ever
+overwritten. Both are arrays of objects, since whoever fires an operator may make an array of what
+it returns.
 """
 
 from collections.abc import Sequence
@@ -20,7 +22,9 @@ class Push(KeepsSpec):
 
     def compute(self, xp: Namespace, stack: object, *values: object) -> Any:
         """Return the pair."""
-        return values, stack
+        pair = np.empty(2, object)
+        pair[0], pair[1] = values, stack
+        return pair
 
 
 class Top(Op):
@@ -77,7 +81,7 @@ class Row(Op):
 
 
 EMPTY = Constant(0.0)
-EMPTY.value = ()  # the empty stack
+EMPTY.value = np.empty(0, object)  # the empty stack
 
 
 def push(stack: Node, *values: object) -> Node:

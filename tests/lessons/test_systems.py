@@ -230,6 +230,19 @@ def test_what_was_pushed_last_is_popped_first() -> None:
     assert [float(v) for v in fetch_tokens(Rules, asked, {x: 3.0})] == [6.0, 3.0, 1.0, 0.0]
 
 
+def test_stacks_pass_through_rules_that_make_arrays_of_what_is_computed() -> None:
+    class Arrays(Rules):
+        def fire(self, op: Any, tokens: list[Any]) -> Any:
+            token = super().fire(op, tokens)
+            return token if token is DEAD else np.asarray(token)
+
+    x, y = placeholder("x"), placeholder("y", (2,))
+    stack = token_stacks.push(token_stacks.push(token_stacks.EMPTY, x, y), x, y)
+    (_, top), below = token_stacks.pop(stack, [x, y])
+    asked = [top, token_stacks.filled(below)]
+    assert fetch_tokens(Arrays, asked, {x: 3.0, y: [4.0, 5.0]})[0].tolist() == [4.0, 5.0]
+
+
 def by_height(left: list[int], right: list[int]) -> list[list[int]]:
     heights: list[int] = []
     for a, b in zip(left, right, strict=True):
