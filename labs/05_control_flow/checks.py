@@ -73,10 +73,10 @@ def must_live(token, what, hint):
 @check("fire", weight=2)
 def live_inputs_are_computed(student, rng):
     """an ordinary operator computes its inputs, in order"""
-    for size in (1, 3):
-        arrays = [as_float32(rng.normal(size=(2, 2))) for _ in range(size)]
+    drawn = [as_float32(rng.normal(size=(2, 2))) for _ in range(3)]
+    for arrays in (drawn[:1], drawn, [drawn[0], np.zeros((2, 2), np.float32)]):
         token, _ = ask_fire(student, "other", arrays)
-        hint = "op.compute(np, *tokens): all of the inputs, in their order."
+        hint = "op.compute(np, *tokens): all of the inputs, in their order, zeros too."
         must_live(token, "An operator with live inputs", hint)
         right = sum((i + 1.0) * a for i, a in enumerate(arrays))
         close(token, right, called="fire(op, tokens)", hint=hint)
@@ -167,6 +167,8 @@ def run_cond(which, inputs, by_tokens):
         "two": (lambda a, b: a - b, lambda a, b: a * b),
         "number": (lambda a, b: 7.0, lambda a, b: a - b),
         "numbers": (lambda a, b: 3.0, lambda a, b: -4.0),
+        "outside": (lambda a, b: rest[1], lambda a, b: rest[0]),
+        "no inputs": (lambda: rest[1], lambda: 5.0),
     }
     if which == "nested":
 
@@ -176,16 +178,24 @@ def run_cond(which, inputs, by_tokens):
         node = cond(p > 0.0, inner, lambda a, b: b * 2.0, *rest)
     else:
         yes, no = sides[which]
-        node = cond(p > 0.0, spy_on("yes", yes), spy_on("no", no), *rest)
+        handed_in = [] if which == "no inputs" else rest
+        node = cond(p > 0.0, spy_on("yes", yes), spy_on("no", no), *handed_in)
+    if not isinstance(node, type(p)):
+        return type(node).__name__
     feeds = dict(zip(nodes, inputs))
     token = run([node], feeds)[0] if by_tokens else run_in_order([node], feeds)[node]
     return ("dead" if token is DEAD else token), runs, calls
 
 
-def ask_cond(student, which, inputs, by_tokens=False):
-    hint = "Switch each input for its side, call the function on these, and merge the two results."
+WAY = "Switch each input for its side, call the function on these, and merge the two results."
+
+
+def ask_cond(student, which, inputs, by_tokens=False, hint=WAY):
     with hint_at_errors("cond", hint):
-        return student.probe(run_cond, which=which, inputs=inputs, by_tokens=by_tokens)
+        got = student.probe(run_cond, which=which, inputs=inputs, by_tokens=by_tokens)
+    if isinstance(got, str):
+        raise Feedback(f"cond returned something of type {got}, expected one node.", hint=WAY)
+    return got
 
 
 def draw_pair(rng):
@@ -227,6 +237,19 @@ def a_side_may_be_a_number(student, rng):
             token, _, _ = ask_cond(student, which, [as_float32(sign), a, b])
             must_live(token, "cond with a number for a side", hint)
             close(token, right, called="cond with a number for a side", hint=hint)
+
+
+@check("cond", requires="a_side_may_be_a_number")
+def a_result_may_come_from_outside(student, rng):
+    """a side may return a node from outside, and need no inputs at all"""
+    a, b = draw_pair(rng)
+    hint = "A node from outside is as alive as a number. Which of your lines kills every result of "
+    hint += "the side that is not taken, whatever it is, with or without inputs?"
+    for which, yes, no in [("outside", b, a), ("no inputs", b, 5.0)]:
+        for sign, right in [(1.0, yes), (-1.0, no)]:
+            token, _, _ = ask_cond(student, which, [as_float32(sign), a, b], hint=hint)
+            must_live(token, "cond with a result from outside", hint)
+            close(token, right, called="cond with a result from outside", hint=hint)
 
 
 @check("cond", requires="the_right_side_gives_the_value")
@@ -280,8 +303,9 @@ def run_merge_gradient(value, sign):
     """Return the tokens of a Merge's adjoints, by its rule alone; None for anything else."""
     x, p = placeholder("x", value.shape), placeholder("p")
     sides = [record(Switch(side), [x, p > 0.0]) for side in (False, True)]
+    sides.append(record(Switch(False), [sides[1], p > 0.0]))  # never alive
     rule = merge_gradient(x * 10.0, record(Merge(), sides))
-    if not isinstance(rule, tuple | list) or len(rule) != 2:
+    if not isinstance(rule, tuple | list) or len(rule) != len(sides):
         return None
     tokens = run_in_order(list(rule), {x: value, p: sign})
     return ["dead" if tokens[node] is DEAD else tokens[node] for node in rule]
@@ -304,14 +328,16 @@ def run_switch_gradient(value, sign, side):
 def a_merge_sends_back_where_it_took(student, rng):
     """a Merge's adjoints are alive exactly where its inputs are"""
     x = as_float32(rng.normal(size=3))
-    hint = "Of the two adjoints one should be alive: that of the input which was alive itself."
+    hint = "Of the adjoints one should be alive: that of the input which was alive itself."
     called = "merge_gradient"
     for sign, live_side in [(1.0, 1), (-1.0, 0)]:
         with hint_at_errors(called, hint):
             tokens = student.probe(run_merge_gradient, value=x, sign=sign)
         if tokens is None:
-            raise Feedback("merge_gradient should return a tuple, one adjoint for each input.")
-        if not is_dead(tokens[1 - live_side]):
+            raise Feedback(
+                "merge_gradient should return a tuple, one adjoint for each input; this Merge has 3."
+            )
+        if not (is_dead(tokens[1 - live_side]) and is_dead(tokens[2])):
             raise Feedback("merge_gradient sent an adjoint to the side not taken.", hint=hint)
         must_live(tokens[live_side], "merge_gradient, to the side that was taken,", hint)
         close(tokens[live_side], 10 * x, called=called, hint="The adjoint itself, unchanged.")
@@ -389,16 +415,16 @@ def run_tag_after(kind, loop, tag):
     op = kinds[kind](loop) if kind in kinds else (Merge() if kind == "Merge" else Op())
     new_tag = tag_after(op, tuple((name, i) for name, i in tag))
     if not isinstance(new_tag, tuple) or not all(isinstance(pair, tuple) for pair in new_tag):
-        return None
+        return type(new_tag).__name__
     return [list(pair) for pair in new_tag]
 
 
 def compare_tags(student, cases):
     for kind, loop, tag, right, hint in cases:
         got = student.probe(run_tag_after, kind=kind, loop=loop, tag=tag)
-        if got is None:
+        if isinstance(got, str):
             raise Feedback(
-                f"tag_after of {kind} gave no tuple of pairs.",
+                f"tag_after of {kind} gave no tuple of pairs, but something of type {got}.",
                 hint="A tag is a tuple of (loop, iteration) pairs; () outside. (a, b) + (c,) joins.",
             )
         if got != right:
@@ -433,6 +459,13 @@ def next_iteration_counts_the_innermost(student, rng):
         [
             ("NextIteration", "a", [["a", i]], [["a", i + 1]], hint),
             ("NextIteration", "b", [["a", i], ["b", j]], [["a", i], ["b", j + 1]], hint),
+            (
+                "NextIteration",
+                "c",
+                [["a", i], ["b", j], ["c", 1]],
+                [["a", i], ["b", j], ["c", 2]],
+                hint,
+            ),
         ],
     )
 
@@ -447,6 +480,7 @@ def exit_leaves_the_innermost(student, rng):
         [
             ("Exit", "a", [["a", i]], [], hint),
             ("Exit", "b", [["a", i], ["b", j]], [["a", i]], hint),
+            ("Exit", "c", [["a", i], ["b", j], ["c", 1]], [["a", i], ["b", j]], hint),
         ],
     )
 
@@ -467,7 +501,8 @@ def run_is_finished(live, entered, enters):
 
     frame = Frame("loop", (), enters)
     frame.live, frame.entered = live, entered
-    return bool(is_finished(frame))
+    finished = is_finished(frame)
+    return None if finished is None else bool(finished)
 
 
 @check("is_finished", weight=2)
@@ -478,6 +513,8 @@ def finished_when_nothing_is_inside_and_nothing_can_come(student, rng):
             for entered in range(enters + 1):
                 got = student.probe(run_is_finished, live=live, entered=entered, enters=enters)
                 state = f"live {live}, entered {entered} of {enters}"
+                if got is None:
+                    raise Feedback("is_finished returned None.", hint="Does it end in a return?")
                 if got and live:
                     raise Feedback(
                         f"{state}: called finished.", hint="Something is still under way in it."
@@ -705,15 +742,16 @@ def run_loop_vjp(which, inputs, arriving):
         "pair": lambda i, n, a, b: [i + 1.0, n, a * b, a + b],
         "layer": lambda i, n, h, w: [i + 1.0, n, mt.tanh(h @ w), w],
     }
-    ends, back = loop_vjp(lambda i, n, *_: i < n, bodies[which], 0.0, *nodes)
-    if not callable(back):
+    pair = loop_vjp(lambda i, n, *_: i < n, bodies[which], 0.0, *nodes)
+    if not isinstance(pair, list | tuple) or len(pair) != 2 or not callable(pair[1]):
         return "no function"
-    slopes = back(*[ends[0] * 0.0, ends[1] * 0.0], *[as_node(a) + 0.0 for a in arriving])
-    if len(slopes) != len(ends):
+    ends, back = pair
+    slopes = back(*[as_node(a) + 0.0 for a in (2.0, 3.0, *arriving)])
+    if not isinstance(slopes, list | tuple) or len(slopes) != len(ends):
         return "too few"
-    results = run([*ends[2:], *slopes[2:]], dict(zip(nodes, inputs)))
+    results = run([*ends[2:], *slopes], dict(zip(nodes, inputs)))
     results = ["dead" if t is DEAD else np.asarray(t) for t in results]
-    return results[:2], results[2:]
+    return results[:2], results[4:], results[2:4]
 
 
 def ask_loop_vjp(student, which, inputs, arriving):
@@ -728,7 +766,7 @@ def ask_loop_vjp(student, which, inputs, arriving):
             "back(*arriving) does not give one adjoint a variable.",
             hint="The stack is a variable of both loops, but not one of the caller's.",
         )
-    for token in (*got[0], *got[1]):
+    for token in (*got[0], *got[1], *got[2]):
         must_live(token, "loop_vjp", hint)
     return got
 
@@ -751,7 +789,7 @@ def the_ends_are_the_loops(student, rng):
     x, y = (as_float32(v) for v in rng.uniform(0.5, 1.5, size=2))
     zero = as_float32(0.0)
     for n in (4, 0):
-        ends, _ = ask_loop_vjp(student, "power", [as_float32(n), y, x], [zero, zero])
+        ends, *_ = ask_loop_vjp(student, "power", [as_float32(n), y, x], [zero, zero])
         hint = "The stack is one more variable in front: is it among the ends that you return?"
         close(ends, [y * x**n, x], called=f"loop_vjp's ends after {n} rounds", hint=hint)
 
@@ -761,11 +799,20 @@ def rounds_are_undone_in_reverse(student, rng):
     """the adjoints go back through every round, last round first"""
     x, y, g = (as_float32(v) for v in rng.uniform(0.5, 1.5, size=3))
     for n in (3, 1, 6):
-        _, slopes = ask_loop_vjp(student, "power", [as_float32(n), y, x], [g, as_float32(0.0)])
+        _, slopes, others = ask_loop_vjp(
+            student, "power", [as_float32(n), y, x], [g, as_float32(0.0)]
+        )
         hint = "In round i the body had the values of round i: they are on top of the stack now. "
         hint += "The adjoints that go on are those of the values, not of the results."
         right = [g * x**n, g * y * n * x ** (n - 1)]
         close(slopes, right, called=f"adjoints of (y, x) in y * x**{n}", hint=hint)
+        hint = "i + 1 hands its adjoint on as it came; n does not change. Both are variables too."
+        close(
+            others,
+            as_float32([2, 3]),
+            called="adjoints of (i, n), which came as 2 and 3",
+            hint=hint,
+        )
 
 
 @check("loop_vjp", weight=2)
@@ -778,7 +825,7 @@ def variables_that_mix(student, rng):
         jacobian, x, y = np.array([[y, x], [1, 1]]) @ jacobian, x * y, x + y
     right = np.array([ga, gb]) @ jacobian
     arriving = [as_float32(ga), as_float32(gb)]
-    _, slopes = ask_loop_vjp(
+    _, slopes, _ = ask_loop_vjp(
         student, "pair", [as_float32(n), as_float32(a), as_float32(b)], arriving
     )
     hint = "Each result has its own adjoint: gradients(outputs, arriving, inputs), in their order."
@@ -794,7 +841,7 @@ def variables_that_mix(student, rng):
 def no_round_is_no_change(student, rng):
     """a loop of no rounds hands the adjoints back as they came"""
     x, y, g, k = (as_float32(v) for v in rng.uniform(0.5, 1.5, size=4))
-    _, slopes = ask_loop_vjp(student, "power", [as_float32(0), y, x], [g, k])
+    _, slopes, _ = ask_loop_vjp(student, "power", [as_float32(0), y, x], [g, k])
     close(slopes, [g, k], called="adjoints through a loop of no rounds", hint="filled(stack)")
 
 
@@ -805,7 +852,7 @@ def a_weight_collects_from_every_round(student, rng):
     for n in (5, 2):
         end, by_h, by_w = differentiate_layer(h, w, g, n)
         zero = np.zeros((3, 3), np.float32)
-        ends, slopes = ask_loop_vjp(student, "layer", [as_float32(n), h, w], [g, zero])
+        ends, slopes, _ = ask_loop_vjp(student, "layer", [as_float32(n), h, w], [g, zero])
         close(ends[0], end, called=f"tanh(h @ w), {n} times", rtol=1e-4)
         close(slopes, [by_h, by_w], called="adjoints of (h, w)", rtol=1e-3, atol=1e-5)
 
@@ -843,8 +890,11 @@ def draw_padded_task(rng, lengths):
     return dict(zip(("table", "lengths", "h", "w", "u"), arrays, strict=True)), steps
 
 
-def compare_states(student, rng, lengths, hint):
+def compare_states(student, rng, lengths, hint, filling=None):
+    """Raise Feedback unless the states are right, with `filling` (default: drawn) as padding."""
     task, steps = draw_padded_task(rng, lengths)
+    if filling is not None:
+        task["table"][np.arange(steps)[:, None] >= task["lengths"][:, 0]] = filling
     called = f"padded_rnn of {len(lengths)} sentences of {lengths} symbols"
     with hint_at_errors(called, hint):
         got = student.probe(run_padded_rnn, steps=steps, **task)
@@ -869,6 +919,8 @@ def padding_does_not_touch_the_state(student, rng):
         hint = "A row counts for the sentences that still have a symbol there: i < length. The "
         hint += "others keep the state that they have."
         compare_states(student, rng, lengths, hint)
+    hint = "Padding is anything, NaN too here, and 0 * NaN is NaN. Which function picks one of two?"
+    compare_states(student, rng, [4, 1], hint, filling=np.nan)
 
 
 @check("padded_rnn", requires="padding_does_not_touch_the_state")

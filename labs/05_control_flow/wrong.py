@@ -12,6 +12,19 @@ def fire(op, tokens):
     return op.compute(np, *tokens)
 
 
+# %% wrong="zeros_are_not_computed" question="fire" check="live_inputs_are_computed" says="zeros too"
+def fire(op, tokens):
+    alive = [token for token in tokens if token is not DEAD]
+    if isinstance(op, Merge):
+        return alive[0] if alive else DEAD
+    if isinstance(op, Switch):
+        data, predicate = tokens
+        return data if len(alive) == 2 and bool(predicate) == op.side else DEAD
+    if not all(token is not DEAD and np.any(token) for token in tokens):
+        return DEAD
+    return op.compute(np, *tokens)
+
+
 # %% wrong="computes_beside_the_dead" question="fire" check="deadness_spreads" says="Any dead input"
 def fire(op, tokens):
     alive = [token for token in tokens if token is not DEAD]
@@ -85,6 +98,24 @@ def cond(predicate, if_true, if_false, *inputs):
     return merge(*results)
 
 
+# %% wrong="kills_constants_only" question="cond" check="a_result_may_come_from_outside" says="whatever it is"
+def cond(predicate, if_true, if_false, *inputs):
+    results = []
+    for side, function in [(False, if_false), (True, if_true)]:
+        inside = [switch(value, predicate, side) for value in inputs]
+        results += tied([function(*inside)], *inside[:1])
+    return merge(*results)
+
+
+# %% wrong="kills_beside_the_first_input" question="cond" check="a_result_may_come_from_outside" says="with or without inputs"
+def cond(predicate, if_true, if_false, *inputs):
+    results = []
+    for side, function in [(False, if_false), (True, if_true)]:
+        inside = [switch(value, predicate, side) for value in inputs]
+        results.append(beside(function(*inside), inside[0]))
+    return merge(*results)
+
+
 # %% wrong="switches_only_the_results" question="cond" check="the_other_side_computes_nothing" says="on their way into the side"
 def cond(predicate, if_true, if_false, *inputs):
     return merge(
@@ -123,6 +154,17 @@ def switch_gradient(out_grad, node):
 # %% wrong="sends_the_adjoint_both_ways" question="gradient_rules" check="a_merge_sends_back_where_it_took" says="one should be alive"
 def merge_gradient(out_grad, node):
     return tuple(out_grad for _ in node.inputs)
+
+
+def switch_gradient(out_grad, node):
+    data, predicate = node.inputs
+    nothing = switch(data * 0.0, predicate, not node.op.side)
+    return merge(out_grad, nothing), None
+
+
+# %% wrong="a_merge_of_two" question="gradient_rules" check="a_merge_sends_back_where_it_took" says="this Merge has 3"
+def merge_gradient(out_grad, node):
+    return beside(out_grad, node.inputs[0]), beside(out_grad, node.inputs[1])
 
 
 def switch_gradient(out_grad, node):
@@ -215,6 +257,18 @@ def tag_after(op, tag):
         return (*tag[:-1], (loop, iteration + 1))
     if isinstance(op, Exit):
         return ()
+    return tag
+
+
+# %% wrong="two_loops_at_most" question="tag_after" check="exit_leaves_the_innermost" says="with which it came in"
+def tag_after(op, tag):
+    if isinstance(op, Enter):
+        return (*tag, (op.loop, 0))
+    if isinstance(op, NextIteration):
+        loop, iteration = tag[-1]
+        return (*tag[:-1], (loop, iteration + 1))
+    if isinstance(op, Exit):
+        return tag[:1] if len(tag) > 1 else ()
     return tag
 
 
@@ -345,6 +399,23 @@ def loop_vjp(test, body, *start):
     return ends[:-1], back
 
 
+# %% wrong="counters_have_no_gradient" question="loop_vjp" check="rounds_are_undone_in_reverse" says="Both are variables too"
+def loop_vjp(test, body, *start):
+    like = tied(start)
+    stack, *ends = while_loop(
+        lambda stack, *v: test(*v), lambda stack, *v: [push(stack, *v), *body(*v)], EMPTY, *like
+    )
+
+    def one_back(stack, *adjoints):
+        values, below = pop(stack, like)
+        return [below, *gradients(body(*values)[2:], adjoints[2:], values)]
+
+    def back(*arriving):
+        return while_loop(lambda stack, *_: filled(stack), one_back, stack, *arriving)[1:]
+
+    return ends, back
+
+
 # %% wrong="differentiates_at_the_end" question="loop_vjp" check="rounds_are_undone_in_reverse" says="the values of round i"
 def loop_vjp(test, body, *start):
     like = tied(start)
@@ -382,6 +453,14 @@ def padded_rnn(table, lengths, h, w, u, steps):
 def padded_rnn(table, lengths, h, w, u, steps):
     for i in range(steps):
         h = mt.where(lengths > float(i), cell(row(table, Constant(i)), h, w, u), h * 0.0)
+    return h
+
+
+# %% wrong="multiplies_by_the_mask" question="padded_rnn" check="padding_does_not_touch_the_state" says="0 * NaN is NaN"
+def padded_rnn(table, lengths, h, w, u, steps):
+    for i in range(steps):
+        mask = mt.where(lengths > float(i), 1.0, 0.0)
+        h = mask * cell(row(table, Constant(i)), h, w, u) + (1.0 - mask) * h
     return h
 
 
