@@ -62,11 +62,11 @@ def require_untouched(called, weights):
 
 
 def list_collectives(run):
-    """Return the number of elements of each collective, in order, as the headers tell."""
+    """Return the number of elements of each all-reduce, in order, as the headers tell."""
     elements = {}
     for m in run.messages:
         fields = m.header.split(b"\0")[0].split(b"|")
-        if len(fields) > 4:
+        if len(fields) > 4 and fields[1] == b"all_reduce":
             size = [int(part) for part in fields[4].strip(b"()").split(b",") if part.strip()]
             elements[fields[0]] = int(np.prod(size))
     return [
@@ -396,6 +396,22 @@ def thousands_of_parameters_are_dealt_out(student, rng):
         raise Feedback("5,000 parameters: other buckets than by the rule.", hint="Try 50 first.")
 
 
+def leaves_lists_alone(name, lists, rest):
+    """Call the learner's function, and return whether the lists are what they were before."""
+    before = [list(values) for values in lists]
+    globals()[name](*lists, *rest)
+    return lists == before
+
+
+@check("assign_buckets", hidden=True, requires="a_bucket_is_closed_once_it_is_full")
+def the_sizes_are_only_read(student, rng):
+    """n_bytes is as it was afterwards"""
+    sizes = [int(b) for b in rng.integers(1, 50, size=12)]
+    if not student.probe(leaves_lists_alone, name="assign_buckets", lists=[sizes], rest=[60]):
+        hint = "Somebody asks for two caps, one after the other. Which line changes the list?"
+        raise Feedback("assign_buckets changed n_bytes.", hint=hint)
+
+
 # ---- 4. launchable, Overlapped
 
 
@@ -572,6 +588,8 @@ def record_steps(comm, grads, marks, cap_bytes, order):
 
     A launch sends what is reduced; `marks` are sent for waiting, and when a gradient is done with.
     """
+    import copy
+
     import numpy
     import torch
 
@@ -592,8 +610,9 @@ def record_steps(comm, grads, marks, cap_bytes, order):
         rank, size = 0, 1
 
         def all_reduce(self, x, op="sum", algorithm="auto", async_op=False, **kwargs):
-            comm.send(numpy.asarray(x.detach().reshape(-1), dtype=numpy.float32), 1)
-            work = Carried(x.clone())
+            sent = numpy.array(x.detach() if isinstance(x, torch.Tensor) else x, numpy.float32)
+            comm.send(sent.reshape(-1), 1)
+            work = Carried(copy.deepcopy(x))
             return work if async_op else work.wait()
 
     if comm.rank == 0:
@@ -928,6 +947,15 @@ def arrays_will_do_too(student, rng):
                 f"finish_time on arrays of {n}: wrong.",
                 hint="Does it hold for lists? Then look for what changes an array in place.",
             )
+
+
+@check("finish_time", hidden=True, requires="one_wire_in_order")
+def the_times_are_only_read(student, rng):
+    """ready and duration are as they were afterwards"""
+    lists = [sorted(rng.uniform(0, 10, 7).tolist()), rng.uniform(0.1, 4, 7).tolist()]
+    if not student.probe(leaves_lists_alone, name="finish_time", lists=lists, rest=[]):
+        hint = "The same ready is asked about on another link. Which line writes into it?"
+        raise Feedback("finish_time changed one of its lists.", hint=hint)
 
 
 # ---- 7. data_parallel_bytes

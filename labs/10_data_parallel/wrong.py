@@ -49,6 +49,12 @@ def average_gradients(comm, params):
         param.grad.copy_(comm.all_reduce(param.grad.float()) / comm.size)
 
 
+# %% wrong="gathers_and_adds" question="average_gradients" check="one_all_reduce_a_parameter" says="How many should there be"
+def average_gradients(comm, params):
+    for param in params:
+        param.grad.copy_(comm.all_gather(param.grad).sum(0) / comm.size)
+
+
 # %% wrong="hook_gets_the_parameter" question="attach_hooks" check="the_hook_leaves_weights_alone" says="which of the two is your variable?"
 def attach_hooks(comm, params):
     def average(grad):
@@ -219,6 +225,18 @@ def assign_buckets(n_bytes, cap_bytes):
         return fill(index - 1, [*bucket, index], filled + n_bytes[index])
 
     return fill(len(n_bytes) - 1, [], 0)
+
+
+# %% wrong="takes_the_sizes_away" question="assign_buckets" check="the_sizes_are_only_read" says="Which line changes the list"
+def assign_buckets(n_bytes, cap_bytes):
+    buckets, bucket, filled = [], [], 0
+    while n_bytes:
+        filled += n_bytes.pop()
+        bucket.append(len(n_bytes))
+        if filled >= cap_bytes:
+            buckets.append(bucket)
+            bucket, filled = [], 0
+    return [*buckets, bucket] if bucket else buckets
 
 
 # %% wrong="whatever_is_full" question="launchable" check="full_buckets_go_in_their_order" says="which does it send first?"
@@ -542,6 +560,13 @@ def finish_time(ready, duration):
     for at, takes in zip(ready[1:], duration[1:], strict=True):
         free = max(free, at) + takes
     return free
+
+
+# %% wrong="writes_the_ends_into_ready" question="finish_time" check="the_times_are_only_read" says="writes into it"
+def finish_time(ready, duration):
+    for i in range(len(ready)):
+        ready[i] = max(ready[i], ready[i - 1] if i else 0.0) + duration[i]
+    return ready[-1] if len(ready) else 0.0
 
 
 # %% wrong="forgets_the_batch" question="data_parallel_bytes" check="three_transfers_a_step" says="What else do the others need"
