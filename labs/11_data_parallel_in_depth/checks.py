@@ -325,6 +325,23 @@ def frozen_parameters_are_in_no_bucket(student, rng):
         raise Feedback("rebuild, 13 of 20 in order: wrong.", hint=hint)
 
 
+def leaves_lists_alone(n_bytes, order):
+    """Call the learner's rebuild, and return whether its lists are what they were before."""
+    before = list(n_bytes), list(order)
+    rebuild(n_bytes, order, 20, 60)
+    return (n_bytes, order) == before
+
+
+@check("rebuild", hidden=True, requires="the_first_bucket_has_a_cap_of_its_own")
+def order_and_sizes_are_only_read(student, rng):
+    """n_bytes and order are as they were afterwards"""
+    sizes = [int(b) for b in rng.integers(1, 50, size=12)]
+    order = [int(i) for i in rng.permutation(12)]
+    if not student.probe(leaves_lists_alone, n_bytes=sizes, order=order):
+        hint = "Other caps are asked for next, in the same order. Which line changes a list?"
+        raise Feedback("rebuild changed n_bytes or order.", hint=hint)
+
+
 # ---- 3. used_parameters, average_used
 
 
@@ -905,12 +922,14 @@ def many_ranks_do_not_overflow_either(student, rng):
     for n in (7, 1):
         flats = [rng.uniform(55_000, 64_000, size=9).astype(np.float32) for _ in range(n)]
         flats[0][0] = flats[0][1] = 0.0
+        for rank, flat in enumerate(flats):  # too large for float16 on one rank, and no average
+            flat[2] = 0.0 if rank else 55_000.0 * n
         run = student.ranks(run_fp16_average, n, [(flat,) for flat in flats])
         for got, _, _ in run.results:
             if not is_same(got, np.mean(flats, axis=0), rtol=5e-3, atol=1.0):
                 raise Feedback(
                     f"fp16_average of numbers near 60,000 is wrong on {n} ranks.",
-                    hint="For how many ranks is the largest number on the way small enough?",
+                    hint="For how many ranks is each number small enough that you make a float16?",
                 )
 
 
@@ -1042,6 +1061,25 @@ def positions_far_back_arrive(student, rng):
     expected, _ = average_largest(flats, memories, 3)
     if not all(is_same(steps[0][0], expected) for steps in run.results):
         raise Feedback("top_k_average of 100,000 entries is wrong.", hint=hint)
+
+
+@check("top_k_average", hidden=True, requires="nothing_is_lost_only_late")
+def a_gradient_of_few_entries_sends_k_too(student, rng):
+    """where fewer than k entries are not zero, k are sent all the same"""
+    flats = [np.zeros(40, np.float32) for _ in range(2)]
+    for n_entries, flat in zip((2, 4), flats, strict=True):
+        flat[rng.permutation(40)[:n_entries]] = rng.uniform(1, 9, size=n_entries)
+    memories = [np.zeros(40, np.float32) for _ in range(2)]
+    hint = (
+        "Layers that a batch does not use have zeros. How many positions does your code pick then?"
+    )
+    try:
+        run = student.ranks(run_top_k_average, 2, [([f], m, 6) for f, m in zip(flats, memories)])
+    except StudentError as error:
+        raise Feedback(f"top_k_average of few entries: {error.type_name}.", hint=hint) from error
+    right = all(is_same(steps[0][0], sum(flats) / 2) for steps in run.results)
+    if not right or run.bytes_sent(1) > 8 * 6:
+        raise Feedback("top_k_average of few entries: wrong, or more than k were sent.", hint=hint)
 
 
 @check("top_k_average", hidden=True, requires="nothing_is_lost_only_late")

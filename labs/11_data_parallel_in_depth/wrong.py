@@ -148,6 +148,18 @@ def rebuild(n_bytes, order, first_bytes, cap_bytes):
     return buckets
 
 
+# %% wrong="takes_the_order_away" question="rebuild" check="order_and_sizes_are_only_read" says="Which line changes a list"
+def rebuild(n_bytes, order, first_bytes, cap_bytes):
+    buckets, cap = [], first_bytes
+    while order:
+        bucket = [order.pop(0)]
+        while order and sum(n_bytes[i] for i in bucket) < cap:
+            bucket.append(order.pop(0))
+        buckets.append(bucket)
+        cap = cap_bytes
+    return buckets
+
+
 # %% wrong="gradients_tell" question="used_parameters" check="what_backward_reaches_is_used" says="can be reached"
 def used_parameters(loss, params):
     return [param.grad is not None for param in params]
@@ -408,6 +420,11 @@ def fp16_average(comm, flat):
     return comm.all_reduce((flat / 4).half()).float() * 4 / comm.size
 
 
+# %% wrong="rounds_before_it_divides" question="fp16_average" check="many_ranks_do_not_overflow_either" says="that you make a float16"
+def fp16_average(comm, flat):
+    return comm.all_reduce(flat.half() / comm.size).float()
+
+
 # %% wrong="no_memory" question="top_k_average" check="the_largest_entries_are_averaged" says="left out in earlier steps"
 def top_k_average(comm, flat, left_out, k):
     picked = flat.abs().topk(k).indices
@@ -497,6 +514,33 @@ def top_k_average(comm, flat, left_out, k):
     positions = comm.all_gather(picked.int()).reshape(-1)
     total = torch.zeros_like(flat)
     total.index_add_(0, positions, comm.all_gather(values).reshape(-1))
+    return total / comm.size
+
+
+# %% wrong="all_that_are_as_large" question="top_k_average" check="a_gradient_of_few_entries_sends_k_too" says="How many positions"
+def top_k_average(comm, flat, left_out, k):
+    left_out += flat
+    least = left_out.abs().sort(descending=True).values[k - 1]
+    picked = torch.nonzero(left_out.abs() >= least).reshape(-1)
+    values = left_out[picked]
+    left_out[picked] = 0.0
+    positions = comm.all_gather(picked.int()).reshape(-1)
+    total = torch.zeros_like(flat)
+    total.index_add_(0, positions, comm.all_gather(values).reshape(-1))
+    return total / comm.size
+
+
+# %% wrong="zeros_are_not_sent" question="top_k_average" check="a_gradient_of_few_entries_sends_k_too" says="How many positions"
+def top_k_average(comm, flat, left_out, k):
+    left_out += flat
+    largest = torch.zeros_like(left_out)
+    at = left_out.abs().topk(k).indices
+    largest[at] = left_out[at]
+    picked = largest.nonzero().reshape(-1)
+    left_out -= largest
+    positions = comm.all_gather(picked.int()).reshape(-1)
+    total = torch.zeros_like(flat)
+    total.index_add_(0, positions, comm.all_gather(largest[picked]).reshape(-1))
     return total / comm.size
 
 
