@@ -286,6 +286,20 @@ def a_step_ends_with_the_nth_gradient(student, rng):
             )
 
 
+@check("backups", hidden=True, requires="a_step_ends_with_the_nth_gradient")
+def backups_leave_the_times_alone(student, rng):
+    """times is the same after the call"""
+
+    def keep(times):
+        before = times.copy()
+        backup_time(times, 2)
+        return bool((times == before).all())
+
+    if not student.probe(keep, times=draw_times(rng, 4, 6)):
+        hint = "Others are asked about the same times, worker by worker. Which sort makes a copy?"
+        raise Feedback("backup_time changed its argument.", hint=hint)
+
+
 @check("backups")
 def the_speedup_is_shared_among_all_who_are_paid(student, rng):
     """normalised speed-up is t_0 / t_b, times the share of the workers that are no backups"""

@@ -193,6 +193,16 @@ def normalised_speedup(t_0, t_b, workers, backups):
     return t_0 / t_b
 
 
+# %% wrong="sorts_the_callers_times" question="backups" check="backups_leave_the_times_alone" says="Which sort makes a copy"
+def backup_time(times, workers):
+    times.sort(axis=0)
+    return times[workers - 1].mean()
+
+
+def normalised_speedup(t_0, t_b, workers, backups):
+    return t_0 / t_b * workers / (workers + backups)
+
+
 # %% wrong="pulls_only" question="server_time" check="bytes_of_the_busiest_rank" says="the pull or the push alone"
 def server_time(n_bytes, workers, servers, alpha, beta):
     return max(workers, servers) * (alpha + n_bytes / servers * beta)

@@ -158,6 +158,14 @@ def stage_seconds(layers, dp, tp, microbatches, speed, alpha, beta):
     return compute + outputs + ring_seconds(params, dp, alpha, beta) / microbatches
 
 
+# %% wrong="asks_the_planner" question="stage_seconds" check="gradients_are_averaged_once_a_step" says="plan_cost"
+def stage_seconds(layers, dp, tp, microbatches, speed, alpha, beta):
+    costs = [LayerCost(*layer) for layer in layers]
+    one_host = cluster(1, dp * tp, speed, (alpha, beta), (0.0, 0.0))
+    plan = [(0, len(layers), 1, dp * tp, dp, tp)]
+    return simulate.plan_cost(plan, costs, one_host, microbatches) / microbatches
+
+
 # %% wrong="always_replicas" question="best_split" check="the_quickest_pair_is_found" says="each divisor tried"
 def best_split(layers, devices, microbatches, speed, alpha, beta):
     return devices, 1
