@@ -283,7 +283,7 @@ def a_message_is_waited_for_at_each_boundary_both_ways(student, rng):
         case, expected = draw_step_case(rng, stages, m)
         got = to_number(student.call("step_seconds", *case))
         n_waits = (got - (m + stages - 1) * (case[2] + case[3])) / case[4]
-        if not np.isclose(got, expected, rtol=1e-9):
+        if not np.isclose(got, expected, rtol=1e-6):  # as near as float32
             why = "Draw two stages and two micro-batches, with a gap for each message."
             if np.isclose(n_waits, 2 * (stages - 1) * m):
                 why = "Does a stage wait for the second micro-batch's, while it computes the first?"
@@ -579,7 +579,7 @@ def tensor_parallelism_sums_twice_a_block(student, rng):
             raise Feedback(f"communication({ranks}, {blocks}, {n})[1] = {got}. {why}")
 
 
-@check("communication", hidden=True)
+@check("communication", hidden=True, requires="a_pipeline_sends_activations_and_gradients")
 def one_rank_sends_nothing(student, rng):
     """one rank has nobody to send to"""
     if tuple(student.call("communication", 1, 6, 100)) != (0, 0):
