@@ -30,7 +30,10 @@ def run_map_task(records, reducers):
         for at, word in enumerate(line.split()):
             yield word, at
 
-    return [[list(pair) for pair in part] for part in map_task(records, mapper, reducers)]
+    parts = map_task(records, mapper, reducers)
+    if not isinstance(parts, list | tuple):
+        return type(parts).__name__
+    return [[list(pair) for pair in part] for part in parts]
 
 
 def map_by_hand(records, reducers):
@@ -50,6 +53,7 @@ def each_pair_goes_where_its_key_belongs(student, rng):
             student.probe(run_map_task, records=records, reducers=reducers),
             map_by_hand(records, reducers),
         )
+        require_list("map_task", got)
         if len(got) != reducers:
             raise Feedback(
                 f"map_task for {reducers} reducers returned {len(got)} lists. "
@@ -81,7 +85,17 @@ def run_reduce_task(parts, kind):
         parts = [[(key, np.array([value, 1.0])) for key, value in part] for part in parts]
     else:
         parts = [[tuple(pair) for pair in part] for part in parts]
-    return [[key, value] for key, value in reduce_task(parts, reducer)]
+    pairs = reduce_task(parts, reducer)
+    if not isinstance(pairs, list | tuple):
+        return type(pairs).__name__
+    return [[key, value] for key, value in pairs]
+
+
+def require_list(name, got):
+    """Raise Feedback where a probe gives the name of a type: what came was no list."""
+    if isinstance(got, str):
+        hint = "What a task returns is stored, and read by number, more than once."
+        raise Feedback(f"{name} returned something of type {got}, expected a list.", hint=hint)
 
 
 def reduce_by_hand(parts):
@@ -98,6 +112,7 @@ def each_key_is_reduced_once_with_all_its_values(student, rng):
             for size in sizes
         ]
         got = student.probe(run_reduce_task, parts=parts, kind="shown")
+        require_list("reduce_task", got)
         expected = reduce_by_hand(parts)
         if got == expected:
             continue
@@ -133,6 +148,7 @@ def run_job(partitions, reducers, dies_at=0, lose=()):
     Returns for each call what was written, read, mapped and reduced, in order, then the names and
     what they hold.
     """
+    import pickle
 
     class Memory:
         def __init__(self):
@@ -147,7 +163,7 @@ def run_job(partitions, reducers, dies_at=0, lose=()):
             self.dies_at -= 1
             if self.dies_at == 0:
                 raise MemoryError("the machine died")
-            self.held[name] = list(pieces)
+            self.held[name] = [pickle.loads(pickle.dumps(piece)) for piece in pieces]
             self.log.append(["write", name, len(self.held[name])])
 
         def read(self, name, piece=0):
@@ -329,6 +345,8 @@ def slices_make_up_the_gradient_again(student, rng):
 
 def take_step(shares, w, lr, step, reducers):
     """Run one step whose gradients are share * (w + 1); return what is stored of it."""
+    import pickle
+
     import numpy as np
 
     class Memory:
@@ -341,7 +359,7 @@ def take_step(shares, w, lr, step, reducers):
         def write(self, name, pieces):
             if name in self.held:
                 raise ValueError(f"write: {name!r} is stored already.")
-            self.held[name] = list(pieces)
+            self.held[name] = [pickle.loads(pickle.dumps(piece)) for piece in pieces]
 
         def read(self, name, piece=0):
             return self.held[name][piece]

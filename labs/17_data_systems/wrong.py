@@ -66,6 +66,38 @@ def reduce_task(parts, reducer):
     return [(key, reducer(key, values)) for key, values in sorted(groups.items(), reverse=True)]
 
 
+# %% wrong="pairs_that_come_once" question="phases" check="each_key_is_reduced_once_with_all_its_values" says="more than once"
+def map_task(records, mapper, reducers):
+    parts = [[] for _ in range(reducers)]
+    for record in records:
+        for key, value in mapper(record):
+            parts[place(key) % reducers].append((key, value))
+    return parts
+
+
+def reduce_task(parts, reducer):
+    groups = {}
+    for part in parts:
+        for key, value in part:
+            groups.setdefault(key, []).append(value)
+    return ((key, reducer(key, groups[key])) for key in sorted(groups))
+
+
+# %% wrong="lists_that_come_once" question="phases" check="each_pair_goes_where_its_key_belongs" says="read by number"
+def map_task(records, mapper, reducers):
+    pairs = [pair for record in records for pair in mapper(record)]
+    for r in range(reducers):
+        yield [pair for pair in pairs if place(pair[0]) % reducers == r]
+
+
+def reduce_task(parts, reducer):
+    groups = {}
+    for part in parts:
+        for key, value in part:
+            groups.setdefault(key, []).append(value)
+    return [(key, reducer(key, groups[key])) for key in sorted(groups)]
+
+
 # %% wrong="runs_everything_again" question="map_reduce" check="what_is_stored_is_not_computed_again" says="is stored already"
 def map_reduce(store, job, inputs, mapper, reducer, reducers=1):
     for m, name in enumerate(inputs):
@@ -106,6 +138,18 @@ def map_reduce(store, job, inputs, mapper, reducer, reducers=1):
         if f"{job}/reduce{r}" not in store:
             parts = [store.read(f"{job}/map{m}")[r] for m in range(len(inputs))]
             store.write(f"{job}/reduce{r}", [reduce_task(parts, reducer)])
+    return [f"{job}/reduce{r}" for r in range(reducers)]
+
+
+# %% wrong="stores_what_is_still_to_come" question="map_reduce" check="the_words_of_all_partitions_are_counted" says="pickle"
+def map_reduce(store, job, inputs, mapper, reducer, reducers=1):
+    for m, name in enumerate(inputs):
+        if f"{job}/map{m}" not in store:
+            store.write(f"{job}/map{m}", map_task(store.read(name), mapper, reducers))
+    for r in range(reducers):
+        if f"{job}/reduce{r}" not in store:
+            parts = [store.read(f"{job}/map{m}", r) for m in range(len(inputs))]
+            store.write(f"{job}/reduce{r}", [(pair for pair in reduce_task(parts, reducer))])
     return [f"{job}/reduce{r}" for r in range(reducers)]
 
 
