@@ -115,6 +115,8 @@ def it_stops_where_nothing_is_left(student, rng):
             raise Feedback(f"learn_pairs({tokens}, 9, 96): got {got}. How many rounds are there?")
         if not same:
             raise Feedback("learn_pairs changed the tokens. They belong to who asked.")
+    if student.probe(learning, tokens=[1, 2, 1, 2], n=0, first=96)[0]:
+        raise Feedback("learn_pairs of 0 rounds gave a pair. When do you ask how many there are?")
 
 
 @check("pairs", hidden=True, requires="pairs_are_replaced_from_left_to_right")
@@ -445,6 +447,10 @@ def one_step(table, bias, x, y, averaged):
 
         def step(self):
             taken.append([None if p.grad is None else p.grad.numpy().copy() for p in parameters])
+            with mt.no_grad():
+                for p in parameters:
+                    p += 1.0
+                parameters[1][0] += 1.0  # with which no loss stays the same
 
     def average(grads):
         taken.append([type(g).__name__ for g in grads])
@@ -463,6 +469,7 @@ def stepped(student, rng, averaged=False):
     loss, taken, after = student.probe(
         one_step, table=table, bias=bias, x=x, y=y, averaged=averaged
     )
+    moved = 1.0, 1.0 + (np.arange(9) == 0)  # what the optimizer did
     logits = (table[x] + bias).astype(float)
     p = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
     slope = (p - np.eye(9)[y]) / y.size
@@ -470,7 +477,7 @@ def stepped(student, rng, averaged=False):
     return {
         "loss": loss,
         "taken": taken,
-        "same": all(np.array_equal(a, b) for a, b in zip(after, (table, bias))),
+        "same": all(np.allclose(a - b, m) for a, b, m in zip(after, (table, bias), moved)),
         "right": float(-np.log((p * np.eye(9)[y]).sum(axis=-1)).mean()),
         "wanted": [by_token, slope.sum(axis=(0, 1))],
     }
@@ -579,21 +586,27 @@ def gradients_are_those_of_this_batch(student, rng):
 
 
 def recompute(seed, rows, out_grad):
-    """Return results and gradients with the operator and without, and how the block was run."""
+    """Return results and gradients with the operator and without, and how the block was run.
+
+    And whether its parameters kept the `.grad` that they had.
+    """
     import numpy as np
 
     import minitorch as mt
 
-    inner = Block(8, 2, np.random.default_rng(seed))
-    parameters, modes, single = list(inner.parameters()), [], []
+    modes, single, found = [], [], []
 
-    def block(x):
-        out = inner(x)
-        modes.append(out.requires_grad)  # and not what some function says of it
-        return out
+    class Watched(Block):
+        def forward(self, x):
+            out = super().forward(x)
+            modes.append(out.requires_grad)  # and not what some function says of it
+            return out
 
-    found = []
-    for function in (lambda x: Recomputed(block)(x, *parameters), inner):
+    block = Watched(8, 2, np.random.default_rng(seed))
+    parameters = list(block.parameters())
+    for p in parameters:  # left from a step before
+        p.grad = mt.ones_like(p.detach())
+    for function in (lambda x: Recomputed(block)(x, *parameters), block):
         x = mt.tensor(rows).requires_grad_()
         out = function(x)
         modes.append("forward")
@@ -603,13 +616,17 @@ def recompute(seed, rows, out_grad):
         grads = mt.grad(again, [x, *parameters])
         found.append([out.detach().numpy(), *(g.numpy() for g in grads)])
         modes.append("backward")
-    return found, modes[: modes.index("backward")], single[0]
+    kept = all((p.grad.numpy() == 1).all() for p in parameters)
+    return found, modes[: modes.index("backward")], single[0], kept
 
 
 def recomputing(student, rng, rows=2):
-    """Return results and gradients with the operator and without, and how the block was run."""
+    """Return results and gradients with the operator and without, and how the block was run.
+
+    And whether its parameters kept the `.grad` that they had.
+    """
     x, out_grad = row(rng, rows, 3, 8), row(rng, rows, 3, 8)
-    found, modes, single = student.probe(
+    found, modes, single, kept = student.probe(
         recompute, seed=int(rng.integers(1000)), rows=x, out_grad=out_grad
     )
     if not single:
@@ -617,13 +634,13 @@ def recomputing(student, rng, rows=2):
             "the result of Recomputed(block)(x, ...) is not that of one operator with x as its "
             "first input: what is inside of the block is held after all. Leave __call__ as it is."
         )
-    return found, modes
+    return found, modes, kept
 
 
 @check("Recomputed", weight=2)
 def the_result_is_the_blocks(student, rng):
     """the result is that of the block, and nothing inside is recorded"""
-    (got, want), modes = recomputing(student, rng)
+    (got, want), modes, _ = recomputing(student, rng)
     close(got[0], want[0], called="Recomputed(block)(x, ...)", rtol=1e-4, atol=1e-5)
     if True in modes[: modes.index("forward")]:
         raise Feedback(
@@ -635,7 +652,12 @@ def the_result_is_the_blocks(student, rng):
 @check("Recomputed", weight=3)
 def its_gradients_are_the_blocks(student, rng):
     """x and every parameter have the gradients that they have without it"""
-    (got, want), _ = recomputing(student, rng)
+    (got, want), _, kept = recomputing(student, rng)
+    if not kept:
+        raise Feedback(
+            "gradient changed the .grad of the block's parameters, where one from before lay. "
+            "Which function returns gradients, and adds them nowhere?"
+        )
     hint = (
         "out_grad comes from outside: where does it enter? And is it one gradient for each input?"
     )
@@ -647,7 +669,7 @@ def its_gradients_are_the_blocks(student, rng):
 @check("Recomputed", requires=("the_result_is_the_blocks", "its_gradients_are_the_blocks"))
 def the_block_runs_once_each_way(student, rng):
     """the block runs once in forward, and once in backward"""
-    _, modes = recomputing(student, rng)
+    _, modes, _ = recomputing(student, rng)
     at = modes.index("forward")
     runs = len(modes[:at]), len(modes[at + 1 :])
     if runs != (1, 1):
@@ -658,7 +680,7 @@ def the_block_runs_once_each_way(student, rng):
 def any_number_of_rows_is_recomputed(student, rng):
     """one row, and several"""
     for rows in (1, 5):
-        (got, want), _ = recomputing(student, rng, rows)
+        (got, want), *_ = recomputing(student, rng, rows)
         close(got, want, called=f"{rows} rows", hint="Which shape is fixed?", rtol=1e-3, atol=1e-4)
 
 
@@ -903,6 +925,22 @@ def the_ends_of_the_line_belong_to_tokens(student, rng):
                 )
 
 
+def choosing(logits, temperature, top_k):
+    """Return whether the logits are what they were before a token was drawn."""
+    before = logits.copy()
+    choose(logits, temperature, top_k, 0.5)
+    return (logits == before).all()
+
+
+@check("choose", hidden=True, requires="a_token_is_drawn_where_u_falls")
+def the_logits_stay_as_they_are(student, rng):
+    """the logits stay as they are"""
+    logits = rng.normal(size=8)
+    if not student.probe(choosing, logits=logits, temperature=0.7, top_k=3):
+        hint = "Somebody draws twice from the same logits. Which of your lines writes into them?"
+        raise Feedback("choose changed the logits that it was given.", hint=hint)
+
+
 def stepping(x, weights, heads, starts):
     """Return what attention_step gives, token by token, for rows that begin at different times."""
     import numpy as np
@@ -1067,6 +1105,21 @@ def one_slot_and_no_request_are_counted(student, rng):
     for name in ("static_iterations", "continuous_iterations"):
         got = [student.call(name, lengths, 1), student.call(name, [], 3)]
         close(got, [sum(lengths), 0], called=name, hint="One slot, and then no request.")
+
+
+def leaves_lengths(name, lengths):
+    before = list(lengths)
+    globals()[name](lengths, 2)
+    return lengths == before
+
+
+@check("iterations", hidden=True, requires="one_slot_and_no_request_are_counted")
+def the_lengths_stay_as_they_are(student, rng):
+    """lengths are as they were afterwards"""
+    for name in ("static_iterations", "continuous_iterations"):
+        if not student.probe(leaves_lengths, name=name, lengths=rng.integers(1, 9, 5).tolist()):
+            hint = "The other of the two is asked about the same list. Which line takes from it?"
+            raise Feedback(f"{name} changed the list of lengths.", hint=hint)
 
 
 # ---- 7. Generator

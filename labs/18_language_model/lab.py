@@ -837,7 +837,7 @@ def choose(logits, temperature, top_k, u):
     """Return the next token, an int.
 
     Args:
-        logits: (V,), real.
+        logits: (V,), real; they stay as they are.
         temperature: 0 takes the largest, the first of equals.
         top_k: how many can be drawn, of equals the first; None for all.
         u: where the draw falls, from 0 to below 1.

@@ -116,6 +116,27 @@ def learn_pairs(tokens, n, first):
     return pairs
 
 
+# %% wrong="at_least_one_round" question="pairs" check="it_stops_where_nothing_is_left" says="of 0 rounds"
+def merge(tokens, pair, new):
+    merged, at = [], 0
+    while at < len(tokens):
+        is_pair = tuple(tokens[at : at + 2]) == pair
+        merged.append(new if is_pair else tokens[at])
+        at += 2 if is_pair else 1
+    return merged
+
+
+def learn_pairs(tokens, n, first):
+    pairs = []
+    while len(tokens) > 1:
+        counts = Counter(pairwise(tokens))
+        pairs.append(max(counts, key=lambda pair: (counts[pair], pair)))
+        tokens = merge(tokens, pairs[-1], first + len(pairs) - 1)
+        if len(pairs) == n:
+            break
+    return pairs
+
+
 # %% wrong="masks_its_input" question="CausalSoftmax" check="the_scores_are_left_alone" says="changed the scores"
 class CausalSoftmax(Op):
     def compute(self, xp, scores):
@@ -369,6 +390,17 @@ def train_step(model, optimizer, x, y, average=None):
     return loss.item()
 
 
+# %% wrong="returns_the_loss_after_the_step" question="train_step" check="the_loss_before_the_step_comes_back" says="and when?"
+def train_step(model, optimizer, x, y, average=None):
+    grads = gradients_of(loss_of(model(mt.tensor(x)), mt.tensor(y)), model)
+    if average is not None:
+        grads = [mt.tensor(g) for g in average([g.numpy() for g in grads])]
+    for parameter, grad in zip(model.parameters(), grads):
+        parameter.grad = grad
+    optimizer.step()
+    return loss_of(model(mt.tensor(x)), mt.tensor(y)).item()
+
+
 # %% wrong="holds_it_and_says_no" question="Recomputed" check="the_result_is_the_blocks" says="with recording on"
 class Recomputed(Op):
     def __init__(self, block):
@@ -452,6 +484,23 @@ class Recomputed(Op):
             self.block(x)
             out = self.block(x)
         return tuple(mt.grad(out, [x, *node.inputs[1:]], grad_outputs=out_grad))
+
+
+# %% wrong="adds_to_the_parameters_grad" question="Recomputed" check="its_gradients_are_the_blocks" says="adds them nowhere"
+class Recomputed(Op):
+    def __init__(self, block):
+        self.block = block
+
+    def compute(self, xp, x, *parameters):
+        with mt.no_grad():
+            return self.block(mt.tensor(x)).numpy()
+
+    def gradient(self, out_grad, node):
+        x = node.inputs[0].detach().requires_grad_()
+        with mt.enable_grad():
+            out = self.block(x)
+        out.backward(out_grad)
+        return (x.grad, *(p.grad for p in node.inputs[1:]))
 
 
 # %% wrong="sums" question="average" check="every_gradient_is_the_average_over_the_ranks" says="That is the sum"
@@ -620,6 +669,17 @@ def choose(logits, temperature, top_k, u):
     return int(kept[np.searchsorted(ends[:-1], u, side="right")])
 
 
+# %% wrong="writes_into_the_logits" question="choose" check="the_logits_stay_as_they_are" says="writes into them"
+def choose(logits, temperature, top_k, u):
+    if temperature == 0:
+        return int(np.argmax(logits))
+    if top_k is not None:
+        logits[np.argsort(-logits, kind="stable")[top_k:]] = -np.inf
+    likely = np.exp((logits - logits.max()) / temperature)
+    ends = np.cumsum(likely / likely.sum())
+    return int(min(np.searchsorted(ends, u, side="right"), np.flatnonzero(likely)[-1]))
+
+
 # %% wrong="the_query_meets_its_own_key_alone" question="attention_step" check="token_by_token_it_is_attention" says="are what add returns"
 def attention_step(attention, x, caches):
     rows, width = x.shape
@@ -715,6 +775,21 @@ def static_iterations(lengths, slots):
 
 def continuous_iterations(lengths, slots):
     return -(-sum(lengths) // slots)
+
+
+# %% wrong="takes_the_requests_away" question="iterations" check="the_lengths_stay_as_they_are" says="takes from it"
+def static_iterations(lengths, slots):
+    total = 0
+    while lengths:
+        total += max(lengths.pop(0) for _ in range(min(slots, len(lengths))))
+    return total
+
+
+def continuous_iterations(lengths, slots):
+    free = [0] * slots
+    while lengths:
+        free[free.index(min(free))] += lengths.pop(0)
+    return max(free)
 
 
 # %% wrong="runs_whole_rows_again" question="attention_step" check="what_came_before_is_taken_from_the_cache" says="all that there is of earlier tokens"

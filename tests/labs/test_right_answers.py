@@ -17,6 +17,28 @@ from tests.labs.conftest import in_small
 
 LABS = Path(__file__).parents[2] / "labs"
 
+OVER_ARRAYS = """
+class Overlapped(Reducer):
+    def on_gradient(self, index):
+        if not self.sync:
+            return
+        self.waiting[self.bucket_of[index]] -= 1
+        for b in launchable(self.waiting, self.next_bucket):
+            parts = [self.params[i].grad.numpy().ravel() for i in self.buckets[b]]
+            self.works.append((b, self.comm.all_reduce(np.concatenate(parts), async_op=True)))
+            self.next_bucket = b + 1
+
+    def finish(self):
+        for b, work in self.works:
+            mean = torch.from_numpy(work.wait() / self.comm.size)
+            grads = [self.params[i].grad for i in self.buckets[b]]
+            for grad, part in zip(grads, mean.split([grad.numel() for grad in grads])):
+                grad.copy_(part.reshape(grad.shape))
+        self.start_afresh()
+
+
+"""
+
 OTHERWISE = [  # lab, question, words of its solution, other words that are as right
     (  # a step that its only user reads twice joins that user
         "06_graph_optimization",
@@ -43,6 +65,12 @@ OTHERWISE = [  # lab, question, words of its solution, other words that are as r
         "assign_buckets",
         "return buckets",
         "return [torch.tensor(bucket).numpy() for bucket in buckets]",
+    ),
+    (  # buckets as NumPy's arrays
+        "10_data_parallel",
+        "Overlapped",
+        "class Overlapped",
+        OVER_ARRAYS + "class Unused",
     ),
     ("03_modules_and_training", "train_step", "model(x)", "model.forward(x)"),
     (  # NumPy's integers for numbers of steps
@@ -75,6 +103,18 @@ OTHERWISE = [  # lab, question, words of its solution, other words that are as r
         "train_step",
         "    loss = ",
         "    optimizer.zero_grad()\n    loss = ",
+    ),
+    (  # the block's own parameters, which are the operator's inputs
+        "18_language_model",
+        "Recomputed",
+        "[x, *node.inputs[1:]]",
+        "[x, *self.block.parameters()]",
+    ),
+    (  # the starter's dict filled in
+        "13_model_parallel",
+        "views",
+        "views = dict(",
+        "views = dict.fromkeys(METHODS)\nviews |= dict(",
     ),
     (  # names in no order
         "16_at_scale",
