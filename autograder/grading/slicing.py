@@ -236,6 +236,8 @@ def _analyse(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
     if "exec" in reads:
         reads |= frozenset(_list_executed_names(node))
     needs = tuple(n for n in _reads_now(table) if n not in own_names)
+    if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+        needs += (node.target.id,)  # which the symbol table calls assigned alone
     return Analysed(
         Statement(own, binds, needs, number, line),
         reads=reads,

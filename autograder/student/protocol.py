@@ -178,7 +178,8 @@ def load_each(
     todo = deque(enumerate(statements))
     while todo:
         index, statement = todo.popleft()
-        if index in failed and not any(name in failures for name in statement.binds):
+        left = [n for n in statement.binds if n in failures or n in statement.needs]
+        if index in failed and statement.binds and not left:
             continue  # another has bound them
         needed = next((name for name in statement.needs if name in failures), "")
         failure = failures[needed] if needed else execute(statement)

@@ -585,6 +585,15 @@ def test_an_answer_that_fills_the_starters_list_is_attempted(
         assert lab_progress(lab.directory).begun == (outcome is CORRECT)
 
 
+@pytest.mark.parametrize(
+    "change", ["predicted_size += 1", "values[0] = 3\npredicted_size = values[0]"]
+)
+def test_what_changes_a_name_may_stand_before_what_binds_it(grader, notebook, change: str) -> None:
+    cells = [("code", change), ("code", "values = [1]"), ("code", "predicted_size = 2")]
+    cells = cells[: 2 + ("+=" in change)]
+    assert outcomes(grader.grade(notebook(cells)))["predicted_size"] == {CORRECT}
+
+
 def test_an_answer_written_in_a_helper_of_its_cell_is_attempted(lab_copy, notebook) -> None:
     old = "def scale(x, factor):\n"
     helper = (
