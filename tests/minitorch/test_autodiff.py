@@ -395,6 +395,8 @@ CUTS: dict[str, Any] = {
     "twice": lambda x: (x[:, 0], x[:, 0], x[:, 1:]),
     "along two axes": lambda x: (x[:1], x[:, 1:]),
     "in steps": lambda x: (x[:, ::2], x[:, 1::2]),
+    "with a new last axis": lambda x: (x[:, :, :, None],),
+    "twice with a new last axis": lambda x: (x[:, :, :, None], x[:, :, :, None].exp()),
     "by indices": lambda x: (x[[0, 1, 1]], x[:, 0]),
 }
 

@@ -97,7 +97,7 @@ def tiling(patterns: Sequence[tuple[Any, ...]], shape: Sequence[int]) -> list[in
     """Return the order in which picks along one axis have each element once; None if none has."""
     axis = len(patterns[0]) - 1
     whole = (slice(None),) * axis
-    if axis < 0 or any(pattern[:-1] != whole for pattern in patterns):
+    if not 0 <= axis < len(shape) or any(pattern[:-1] != whole for pattern in patterns):
         return None
     return _order([pattern[-1] for pattern in patterns], shape[axis])
 
