@@ -101,6 +101,13 @@ def stretches(shape: Shape, to: Shape) -> bool:
     return shape == tail or all(a in (1, b) for a, b in zip(shape, tail, strict=True))
 
 
+def agree(a: Shape, b: Shape) -> bool:
+    """Tell whether one value could have both shapes."""
+    return len(a) == len(b) and all(
+        x is None or y is None or x == y for x, y in zip(a, b, strict=True)
+    )
+
+
 def drop_axes(shape: Shape, over: Iterable[int], keepdim: bool) -> Shape:
     """Return `shape` with the axes `over` (in range, as `axes` gives them) removed or set to 1."""
     removed = set(over)

@@ -20,6 +20,7 @@ from minitorch.graph.core.order import list_needed, schedule
 from minitorch.graph.core.placeholders import Placeholder
 from minitorch.graph.core.session import Session
 from minitorch.graph.executors.compiled import Step
+from minitorch.graph.shapes.deferred import any_late
 from minitorch.op import Op
 from minitorch.ops.random import Drawn, DropMask
 from minitorch.sweep import ancestors
@@ -136,7 +137,8 @@ class WayBack:
             by_feed = gradients(ys, xs, list(self.seeds)) if ys else [None] * len(xs)
         self.grads = [grad for grad in by_feed if grad is not None]
         self.has = [grad is not None for grad in by_feed]
-        self.recomputes = has_control(program)
+        inside = list_needed(self.grads, set())  # what is built late goes forward again
+        self.recomputes = has_control(program) or any_late(inside)
         self.saved = () if self.recomputes else self._frontier()
         self.there = program.plan((*program.outputs, *self.saved), program.feeds)
         self.back = program.plan(self.grads, (*program.feeds, *self.seeds, *self.saved))

@@ -15,7 +15,7 @@ from ...ops.shaping import borders, indexing, joining, movement
 from ..core.gradients import Identity, StopGradient
 from ..core.naming import locates_errors, once_known, rename, rename_all
 from ..core.node import Node, UnknownShape, build, convert, convert_all
-from ..shapes.computed import Joined, ShapeOf, is_computed, reshape_to_computed, tile_computed
+from ..shapes.computed import ShapeOf, is_computed, reshape_to_computed, tile_computed
 from ..shapes.deferred import late, unknown
 from ..shapes.static import StaticShape
 from .math import Axis
@@ -84,13 +84,7 @@ def concat(values: Any, axis: int = 0, name: str | None = None) -> Node:
     """The values one after another along an axis. TensorFlow 0.x's order (axis first) works too."""
     if isinstance(values, INTEGERS):
         values, axis = axis, values
-    nodes = convert_all(*values)
-    joined = joining.cat(nodes, axis)
-    if isinstance(joined.op, joining.Cat):
-        dim = joined.op.dim
-        if any(unknown(n) or n.shape[dim] is None for n in joined.inputs):
-            joined = build(Joined(dim), joined.inputs)
-    return rename(joined, name)
+    return rename(joining.cat(convert_all(*values), axis), name)
 
 
 @once_known

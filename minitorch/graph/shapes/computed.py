@@ -1,9 +1,7 @@
 """Shapes that are computed in the run: `zeros([shape(x)[0], 5])`, `random_normal(shape(mean))`.
 
 `of_shape(dims)` is a value of which only the shape counts; whatever can follow another value's
-shape (a broadcast, a reshape, random numbers) follows its. `Joined` puts values side by side whose
-sizes only the run knows: `ops.joining` cuts gradients at places that are known when the graph is
-built, it looks at the shapes of the inputs when it runs.
+shape (a broadcast, a reshape, random numbers) follows its.
 """
 
 import math
@@ -14,12 +12,11 @@ from typing import Any
 from ...arrays.library import Array, DType, Namespace, int32, native_dtype
 from ...arrays.shapes import Shape
 from ...errors import ShapeError
-from ...op import FixedSpec, Flat, Gradients, Op, Spec, Value
+from ...op import FixedSpec, Flat, Spec
 from ...ops.elementwise.casting import cast_to
-from ...ops.methods import Methods
 from ...ops.shaping import movement
 from ...ops.shaping.broadcasting import ExpandTo, expand_to
-from ...ops.shaping.joining import Cat, stack
+from ...ops.shaping.joining import stack
 from ..core.node import Constant, Node, UnknownShape, as_shape, build, convert
 from .deferred import as_scalar
 
@@ -153,59 +150,3 @@ def _of_list(dims: Sequence[Any]) -> tuple[Shape, Node]:
         sizes.append(int(node.value) if isinstance(node, Constant) else None)
         parts.append(node if node.dtype == int32 else cast_to(node, int32))
     return as_shape(sizes), stack(parts)
-
-
-class Joined(Cat):
-    """The inputs one after another along an axis."""
-
-    def gradient(self, out_grad: Methods, node: Value) -> Gradients:
-        """Each input gets the piece of the gradient that is where it was."""
-        return tuple(
-            build(Piece(self.dim, i), (out_grad, *node.inputs)) if wanted else None
-            for i, wanted in enumerate(node.wants)
-        )
-
-
-class Piece(Op):
-    """The part of the first input that input 1 + i was joined at: as large, at its place."""
-
-    reads_inputs = reads_output = False
-
-    def __init__(self, dim: int, i: int) -> None:
-        self.dim, self.i = dim, i
-
-    def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        return arrays[0][self._slices(arrays)]
-
-    def infer(self, *specs: Spec) -> Spec:
-        return Spec(specs[1 + self.i].shape, specs[0].dtype)
-
-    def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        parts = node.inputs[1:]
-        return build(InPlace(self.dim, self.i), (out_grad, *parts)), *(None for _ in parts)
-
-    def _slices(self, arrays: Sequence[Array]) -> tuple[slice, ...]:
-        sizes = [array.shape[self.dim] for array in arrays[1:]]
-        start = sum(sizes[: self.i])
-        return (*[slice(None)] * self.dim, slice(start, start + sizes[self.i]))
-
-
-class InPlace(Piece):
-    """The first input where input 1 + i was among the joined ones, zeros for the others."""
-
-    def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return an array as large as all of them together."""
-        x, *parts = arrays
-        total = sum(part.shape[self.dim] for part in parts)
-        shape = (*x.shape[: self.dim], total, *x.shape[self.dim + 1 :])
-        out = xp.zeros(shape, dtype=x.dtype)
-        out[self._slices(arrays)] = x
-        return out
-
-    def infer(self, *specs: Spec) -> Spec:
-        joined = Cat(self.dim).infer(*[Spec(s.shape, specs[0].dtype) for s in specs[1:]])
-        return Spec(joined.shape, specs[0].dtype)
-
-    def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        parts = node.inputs[1:]
-        return build(Piece(self.dim, self.i), (out_grad, *parts)), *(None for _ in parts)

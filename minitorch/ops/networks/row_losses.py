@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...arrays.library import Array, Namespace, native_device_of
-from ...arrays.shapes import Shape, broadcast
+from ...arrays.shapes import Shape, agree, broadcast
 from ...compile.class_cross_entropy import NONE
 from ...errors import ShapeError
 from ...op import Gradients, Methods, Op, Spec, apply
@@ -122,8 +122,7 @@ def _as_matrix(x: Array) -> Array:
 
 def _check_rows(labels: Shape, logits: Shape) -> None:
     """Raise unless there is a label for each row: none is repeated for others."""
-    pairs = list(zip(labels, logits, strict=False))
-    if len(labels) != len(logits) - 1 or any(a != b and None not in (a, b) for a, b in pairs):
+    if not logits or not agree(labels, logits[:-1]):
         raise ShapeError(
             "sparse_softmax_cross_entropy_with_logits: not one label a row: got labels of shape "
             f"{labels} for logits of shape {logits}, expected {logits[:-1]}. Reshape or squeeze "

@@ -20,7 +20,7 @@ from ...arrays.library import (
     int64,
     native_device_of,
 )
-from ...arrays.shapes import axis, broadcast, is_known, numel
+from ...arrays.shapes import agree, axis, broadcast, is_known, numel
 from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ...op import Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from ..elementwise import compiled
@@ -286,7 +286,7 @@ def index_add(x: Kind, dim: int, index: Kind, source: Methods, *, alpha: object 
     d = axis(dim, len(x.shape), "index_add")
     source = source if source.shape else reshape(source, 1)
     expected = (*x.shape[:d], index.shape[0], *x.shape[d + 1 :])
-    if tuple(source.shape) != expected:
+    if not agree(tuple(source.shape), expected):
         raise ShapeError(f"index_add: got source {tuple(source.shape)}, expected {expected}.")
     added = apply(PlaceAdd(_row_pattern(d), tuple(x.shape)), source, index)
     return x + (added if alpha == 1 else added * alpha)

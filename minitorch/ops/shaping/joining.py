@@ -13,9 +13,9 @@ import numpy as np
 from ...arrays.allocator import rows_of
 from ...arrays.library import Array, Namespace, as_dtype
 from ...arrays.promotion import promote_types
-from ...arrays.shapes import INTEGERS, axis
+from ...arrays.shapes import INTEGERS, agree, axis
 from ...errors import ArgumentError, DTypeError, ShapeError
-from ...op import Gradients, Kind, Methods, Spec, Value, apply
+from ...op import Gradients, Kind, Methods, Op, Spec, Value, apply
 from ..elementwise.casting import cast_to
 from .indexing import Slice, narrow
 from .movement import AlongDim, insert_axes, reshape, sizes
@@ -55,8 +55,57 @@ class Cat(AlongDim):
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Each input gets its part of the gradient."""
+        if any(x.shape[self.dim] is None for x in node.inputs):  # as only a run can tell
+            pieces = [Piece(self.dim, i) for i in range(len(node.inputs))]
+            grads = [apply(piece, out_grad, *node.inputs) for piece in pieces]
+            return tuple(g if wanted else None for g, wanted in zip(grads, node.wants, strict=True))
         ends = itertools.accumulate([x.shape[self.dim] for x in node.inputs], initial=0)
         return _take(_pieces(self.dim, tuple(itertools.pairwise(ends))), out_grad, node.wants)
+
+
+class Piece(Op):
+    """The part of the first input that input 1 + i was joined at: as large, at its place."""
+
+    reads_inputs = reads_output = False
+
+    def __init__(self, dim: int, i: int) -> None:
+        self.dim, self.i = dim, i
+
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+        return arrays[0][self._slices(arrays)]
+
+    def infer(self, *specs: Spec) -> Spec:
+        return Spec(specs[1 + self.i].shape, specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        parts = node.inputs[1:]
+        return apply(InPlace(self.dim, self.i), out_grad, *parts), *(None for _ in parts)
+
+    def _slices(self, arrays: Sequence[Array]) -> tuple[slice, ...]:
+        sizes = [array.shape[self.dim] for array in arrays[1:]]
+        start = builtins.sum(sizes[: self.i])
+        return (*[slice(None)] * self.dim, slice(start, start + sizes[self.i]))
+
+
+class InPlace(Piece):
+    """The first input where input 1 + i was among the joined ones, zeros for the others."""
+
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+        """Return an array as large as all of them together."""
+        x, *parts = arrays
+        total = builtins.sum(part.shape[self.dim] for part in parts)
+        shape = (*x.shape[: self.dim], total, *x.shape[self.dim + 1 :])
+        out = xp.zeros(shape, dtype=x.dtype)
+        out[self._slices(arrays)] = x
+        return out
+
+    def infer(self, *specs: Spec) -> Spec:
+        joined = Cat(self.dim).infer(*[Spec(s.shape, specs[0].dtype) for s in specs[1:]])
+        return Spec(joined.shape, specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        parts = node.inputs[1:]
+        return apply(Piece(self.dim, self.i), out_grad, *parts), *(None for _ in parts)
 
 
 class Stack(AlongDim):
@@ -137,8 +186,7 @@ def stack(tensors: Sequence[Kind], dim: int = 0) -> Kind:
         raise ArgumentError("stack: got no tensors, expected at least one.")
     shapes = [tuple(value.shape) for value in values]
     for shape in shapes if shapes.count(shapes[0]) < len(shapes) else ():
-        pairs = zip(shape, shapes[0], strict=False)
-        if len(shape) != len(shapes[0]) or any(a != b and None not in (a, b) for a, b in pairs):
+        if not agree(shape, shapes[0]):
             raise ShapeError(f"stack: got shapes {shapes[0]} and {shape}, expected them equal.")
     d = axis(dim, len(shapes[0]) + 1, "stack")
     dtype = values[0].dtype

@@ -620,6 +620,31 @@ def test_the_number_of_elements_that_a_mask_picks_may_vary() -> None:
     assert len(compiled.traces) == 1
 
 
+ENDS = mt.tensor([True, False, True])
+JOINED: dict[str, Callable[[Tensor], Tensor]] = {
+    "before all": lambda x: mt.cat([x[x > 0], x]),
+    "behind all": lambda x: mt.cat([x * 2, x[x > 0]]),
+    "beside others": lambda x: mt.cat([x[x > 0], x, x[x < 0] * 3]),
+    "added at known places": lambda x: x.index_add(0, mt.arange(2), x[ENDS] * 3),
+}
+
+
+@pytest.mark.parametrize("inside", [False, True])
+@pytest.mark.parametrize("name", JOINED)
+def test_gradients_of_what_a_mask_picks_are_of_its_own_place(name: str, inside: bool) -> None:
+    def f(x: Tensor) -> Any:
+        joined = JOINED[name](x)
+        loss = (joined * joined).sum()
+        return mt.grad(loss, x)[0] if inside else loss
+
+    for numbers in ([1.0, -2.0, 3.0], [-1.0, -2.0, 3.0]):
+        grads = []
+        for function in (f, jit(f)):
+            x = mt.tensor(numbers, requires_grad=True)
+            grads.append(function(x) if inside else mt.grad(function(x), x)[0])
+        agrees(*grads)
+
+
 # ── control flow ────────────────────────────────────────────────────────────────────────────────
 
 
