@@ -205,9 +205,16 @@ class InPlace(Methods):
         return self.fill_(0)
 
     def fill_diagonal_(self, fill_value: object) -> Self:
-        """Overwrite the diagonal of a matrix with one number."""
+        """Overwrite the elements whose places on all axes are equal with one number.
+
+        Raises:
+            ShapeError: there are no two axes, or more of different sizes.
+        """
         own: Any = self
-        own.diagonal().fill_(fill_value)
+        shape = own.shape
+        if len(shape) < 2 or (len(shape) > 2 and len({*shape}) > 1):
+            raise ShapeError(f"fill_diagonal_: got shape {shape}, expected a matrix or a cube.")
+        own[(np.arange(min(shape)),) * len(shape)] = fill_value
         return self
 
     def fill_(self, value: object) -> Self:

@@ -505,6 +505,7 @@ def words(lib: Any) -> list[Any]:
         x.sum(axis=0), x.max(axis=1, keepdims=True)[0], lib.cumprod(x, axis=1),
         lib.cat([x, x], axis=1), lib.stack([x, x], axis=2), x.mean(axis=(0, 1)),
         lib.zeros(size=(2, 1)), x.new(2, 2).zero_(), x.clone()[:, :2].fill_diagonal_(7.0), x.byte(),
+        lib.zeros(2, 2, 2).fill_diagonal_(7.0),
         pad(rows), pad(rows, batch_first=True, padding_value=-1.0),
         call(linear, {"weight": x, "bias": x[:, 0]}, (x,)),
         linear.get_parameter("weight") is linear.weight,
