@@ -129,8 +129,9 @@ class Op:
     copies_output: bool = False
     """A recorded update of the result leaves `gradient` a copy: PyTorch's does not read it."""
 
-    reads_across: bool = False
-    """The gradient of an input reads only the other inputs, as that of a product does."""
+    reads_across: int = 0
+    """The gradient of each of so many first inputs reads only other inputs: 2 of a product's, the
+    dividend of a quotient's."""
 
     halves: str = "as float32"
     """How `compute` takes bfloat16: "as float32", "as they are", or "moved" without being read."""

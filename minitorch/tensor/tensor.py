@@ -300,7 +300,7 @@ class Tensor(Exchange):
         needed = [*self.inputs] if op.reads_inputs else []
         if op.reads_indices:
             needed = [value for value in needed if not _is_floating(value.array)]
-        if op.reads_across and sum(self.wants) == 1:
+        if op.reads_across and sum(self.wants) == 1 and any(self.wants[: op.reads_across]):
             needed = [value for value in needed if not value.requires_grad]
         needed += [self] if op.reads_output else []
         for value in needed:

@@ -3,6 +3,7 @@
 import gc
 import weakref
 from collections.abc import Callable
+from operator import mod, truediv
 from typing import Any
 
 import numpy as np
@@ -333,6 +334,25 @@ def test_random_updates_follow_the_seed_and_their_limits() -> None:
     normal = minitorch.zeros(10_000).normal_(5.0, 0.5)
     assert normal.mean().item() == pytest.approx(5.0, abs=0.03)
     assert normal.std().item() == pytest.approx(0.5, rel=0.05)
+
+
+def test_a_dividend_may_be_overwritten_and_a_divisor_may_not() -> None:
+    x, scale = leaf(1.0, 2.0, 3.0), leaf(2.0, 2.0, 2.0)
+    for divide in (truediv, mod, minitorch.fmod):
+        y, divisor = x * 1, minitorch.tensor([2.0, 2.0, 2.0])
+        quotient = divide(y, divisor)
+        y += 1
+        x.grad = None
+        quotient.sum().backward(retain_graph=True)
+        assert x.grad.tolist() == [0.5 if divide is truediv else 1.0] * 3
+        divisor += 1
+        with pytest.raises(ModifiedInPlace):
+            quotient.sum().backward()
+        y = x.detach() * 1
+        by_scale = divide(y, scale)
+        y += 1
+        with pytest.raises(ModifiedInPlace):
+            by_scale.sum().backward()
 
 
 def test_what_was_indexed_may_be_overwritten_and_the_index_may_not() -> None:

@@ -39,9 +39,9 @@ def _share_large(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Ca
 
 
 def _float_row(
-    name: str, compute: Compute, left: Partial, right: Partial, says: str
+    name: str, compute: Compute, left: Partial, right: Partial, says: str, reads: str = "x"
 ) -> Callable[[Kind, object], Kind]:
-    return binary(name, compute, left, right, says, promotes="float", reads="x")
+    return binary(name, compute, left, right, says, promotes="float", reads=reads)
 
 
 add = binary("add", _share_large(np.add, operator.add), same, same, "a + b.", reads="")
@@ -69,6 +69,7 @@ true_divide = _float_row(
     lambda g, a, b, y: g / b,
     lambda g, a, b, y: -g * (a / b) / b,
     "a / b.",
+    reads="d",
 )
 
 
@@ -109,7 +110,7 @@ remainder = binary(
     same,
     lambda g, a, b, y: -g * floor_divide(a, b),
     "a - b·⌊a / b⌋: the sign of b.",
-    reads="x",
+    reads="d",
     kinds=NUMBERS,
 )
 
@@ -120,7 +121,7 @@ fmod = binary(
     same,
     lambda g, a, b, y: -g * trunc(a / b),
     "a - b·trunc(a / b): the sign of a.",
-    reads="x",
+    reads="d",
     kinds=NUMBERS,
 )
 

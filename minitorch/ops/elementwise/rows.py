@@ -35,7 +35,8 @@ class Elementwise(Op):
     Args:
         partials: the derivative by each input; none where there is no gradient.
         dtype, promotes, kinds: of the result where it is another; of the inputs; those allowed.
-        reads: what derivatives read the numbers of: "x" inputs, "o" other inputs, "y" the result.
+        reads: what derivatives read the numbers of: "x" inputs, "o" other inputs, "d" other inputs
+            for the first, all for the second, "y" the result.
         fixed: how many inputs keep their dtype.
     """
 
@@ -56,8 +57,8 @@ class Elementwise(Op):
         self._name, self.partials, self.dtype, self.kinds = name, partials, dtype, kinds
         self.compute = compute  # type: ignore[method-assign]  # a row's own arithmetic
         self.promotes, self.fixed = promotes, fixed
-        self.reads_inputs, self.reads_output = bool(set("xo") & set(reads)), "y" in reads
-        self.reads_across = "o" in reads
+        self.reads_inputs, self.reads_output = bool(set("xod") & set(reads)), "y" in reads
+        self.reads_across = 2 if "o" in reads else int("d" in reads)
 
     name = property(attrgetter("_name"), doc="The row's name, which is torch's.")
 

@@ -39,7 +39,7 @@ class MatMul(Op):
     on_arrays = True
     promotes = "same"
     reads_output = False
-    reads_across = True
+    reads_across = 2
     name = "matmul"
 
     def compute(self, xp: Namespace, a: Array, b: Array) -> Array:
