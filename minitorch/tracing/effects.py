@@ -9,7 +9,6 @@ graph without effects, and what goes wrong in it leaves everything as it was. Gr
 replaces go once no value can make it fail, so that the new ones can have their memory.
 """
 
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -143,10 +142,15 @@ class Effects:
 
     # ── updates in place of what is outside ─────────────────────────────────────────────────────
 
+    def moved_to(self, tensor: object) -> Symbol | None:
+        """Return what a tensor, or what it is the detached form of, became by an update."""
+        _, source = self.detached.get(id(tensor), (tensor, tensor))
+        return self.moved.get(id(source), (source, None))[1]
+
     def stands_for(self, tensor: Tensor) -> Symbol:
         """Return the symbol that is a tensor from outside as it is by now."""
-        if id(tensor) in self.moved:
-            return self.moved[id(tensor)][1]
+        if (moved := self.moved_to(tensor)) is not None:
+            return moved
         return Symbol.of(self.tracer.node_of(tensor), self.tracer, tensor.requires_grad)
 
     def detach(self, tensor: Tensor, eager: Callable[[Tensor], Tensor]) -> Tensor:
@@ -160,7 +164,6 @@ class Effects:
         symbol = self.stands_for(tensor)
         view = symbol.detach()
         view.source = tensor
-        self.tracer.views.setdefault(symbol.node, []).append(weakref.ref(view))
         return view
 
     def move(self, tensor: Tensor, method: str, *args: object, **kwargs: object) -> Any:
@@ -170,13 +173,20 @@ class Effects:
                 f"{self.tracer.operation}: cannot trace an update of a tensor from outside in a "
                 f"branch, a loop or a history (at {place()}). Update what the function returns."
             )
+        handle, (_, tensor) = tensor, self.detached.get(id(tensor), (tensor, tensor))
+        if method == "__setitem__":
+            _, node = self.tracer.captured.get(id(tensor), (None, None))
+            moved = self.moved_to(tensor)
+            self.tracer.note_shown(node if moved is None else moved.node, *args)
         symbol = self.stands_for(tensor)
+        symbol.requires_grad = recording.on and symbol.requires_grad
         result = getattr(Symbol, method)(symbol, *args, **kwargs)
         self.moved[id(tensor)] = (tensor, symbol)
         if not recording.on:
             symbol.requires_grad, symbol.op, symbol.inputs = tensor.requires_grad, None, ()
+            symbol.node = build(StopGradient(), (symbol.node,))
         self._leaves[id(tensor)].append(symbol.node)
-        return tensor if result is symbol else result
+        return handle if result is symbol else result
 
     # ── gradients ───────────────────────────────────────────────────────────────────────────────
 
@@ -351,7 +361,7 @@ class Effects:
                 self._done[id(symbol)] = (symbol, symbol.node)
                 effects.append(Effect("write", tensor, symbol.node))
         for key, (tensor, value) in self.grads.items():
-            node = value.node if isinstance(value, Symbol) else None
+            node = self.tracer.node_of(value) if isinstance(value, Symbol) else None
             before, then = self._done.get(key, (self, None))
             if before is value and then is node:
                 continue

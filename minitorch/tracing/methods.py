@@ -47,6 +47,8 @@ def _wrap_move(name: str, eager: Any, current: Callable[[], Tracer | None]) -> A
     def method(self: Tensor, *args: object, **kwargs: object) -> Any:
         tracer = current()
         if tracer is None or not tracer.is_outside(self):
+            if tracer is not None and not isinstance(self, Symbol):
+                tracer.check_no_view_of_outside(self)
             return eager(self, *args, **kwargs)
         return tracer.effects.move(self, name, *args, **kwargs)
 

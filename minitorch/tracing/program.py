@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from minitorch.arrays.generator import default_generator
-from minitorch.arrays.library import Array, Device, asarray
+from minitorch.arrays.library import Array, Device, asarray, copy_array
 from minitorch.graph.core.gradients import Identity, StopGradient, gradients
 from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.node import Constant, Node
@@ -38,6 +38,7 @@ class Program:
         feeds: nodes that each call gives values for.
         outputs: nodes to compute.
         optimize: rewrite the graph before it runs.
+        written: places of the feeds whose tensors are overwritten after a run.
     """
 
     def __init__(
@@ -48,7 +49,9 @@ class Program:
         graph: Graph,
         device: Device,
         optimize: bool = False,
+        written: Sequence[int] = (),
     ) -> None:
+        self.written = written
         self.name, self.feeds, self.outputs = name, tuple(feeds), tuple(outputs)
         self.graph, self.device, self.optimize = graph, device, optimize
         self.session = Session(graph, optimize=optimize, device=device)
@@ -123,6 +126,7 @@ class WayBack:
         seeds: a placeholder for the gradient of each.
         grads: for each wanted feed, the node of its gradient.
         saved: the values of the way forward that the way back starts from.
+        kept: places of the feeds that are overwritten before the way back, which reads them.
     """
 
     def __init__(self, program: Program, wants: tuple[bool, ...]) -> None:
@@ -132,6 +136,8 @@ class WayBack:
         reached = with_gradient(xs, program.outputs)
         self.ends = [i for i, y in enumerate(program.outputs) if y in reached]
         ys = [program.outputs[i] for i in self.ends]
+        below = set(list_needed(ys, set()))
+        self.kept = [i for i in program.written if program.feeds[i] in below]
         with program.graph.as_default():
             self.seeds = [Placeholder(y.dtype, y.shape, "seed") for y in ys]
             by_feed = gradients(ys, xs, list(self.seeds)) if ys else [None] * len(xs)
@@ -159,7 +165,11 @@ class WayBack:
         results_and_saved = self.there(arrays)
         count = len(program.outputs)
         shapes = tuple([tuple(results_and_saved[i].shape) for i in self.ends])
-        call = Call(self, tuple(tensors), tuple(results_and_saved[count:]), shapes, before)
+        then = list(tensors)
+        for i in self.kept:
+            if not tensors[i].requires_grad:  # else going back says that it was overwritten
+                then[i] = Tensor._new(copy_array(arrays[i]))
+        call = Call(self, tuple(then), tuple(results_and_saved[count:]), shapes, before)
         sources = tuple([tensors[i] for i in self.sources])
         results = [Tensor._new(array) for array in results_and_saved[:count]]
         if len(self.ends) == 1:

@@ -13,17 +13,17 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from minitorch.arrays.library import Device
+from minitorch.arrays.library import Array, Device, Namespace, copy_array
 from minitorch.arrays.shapes import axis
 from minitorch.errors import GraphError
 from minitorch.graph.core.gradients import StopGradient
 from minitorch.graph.core.graph import PACKAGE, call_site
 from minitorch.graph.core.node import Node, build
-from minitorch.op import Op
+from minitorch.op import Gradients, KeepsSpec, Methods, Op
 from minitorch.ops.elementwise.casting import cast_to
 from minitorch.ops.shaping.assigning import assign_at, replace_all
 from minitorch.tensor.inplace import _FUNCTIONS as SIGNS
-from minitorch.tensor.modes import no_grad
+from minitorch.tensor.modes import enable_grad, no_grad, recording
 from minitorch.tensor.tensor import Tensor
 from minitorch.tensor.versions import clock
 
@@ -61,14 +61,16 @@ class Symbol(Tensor):
         node: the graph's node that stands for its value; an in-place update replaces it.
         tracer: the trace that it belongs to.
         stale: a view of something that was updated since, which the graph's node does not show.
-        source: the tensor from outside whose `data` it is.
+        bases: of a view, the nodes of what it is a view of, the nearest first.
+        source: the tensor whose `data` it is.
     """
 
-    __slots__ = ("node", "source", "stale", "tracer")
+    __slots__ = ("bases", "node", "source", "stale", "tracer")
 
     node: Node
     tracer: Tracer
     stale: bool
+    bases: tuple[Node, ...]
     has_numbers = False
     source: Tensor | None
 
@@ -77,12 +79,10 @@ class Symbol(Tensor):
         """Return a symbol for a node."""
         symbol: Symbol = object.__new__(cls)
         symbol.node, symbol.tracer, symbol.stale, symbol.source = node, tracer, False, None
+        symbol.bases = ()
         symbol.requires_grad, symbol.op, symbol.inputs = requires_grad, None, ()
         symbol._grad, symbol._stamp, symbol.hooks = None, clock.now, None
         return symbol
-
-    def _check_shown_by(self, view: Symbol) -> None:
-        """Let all views be: how a value will lie in memory is not known yet."""
 
     def _apply(self, op: Op, inputs: tuple[object, ...]) -> Symbol:
         return self.tracer.apply(op, inputs)
@@ -121,7 +121,10 @@ class Symbol(Tensor):
         return self.tracer.node_of(self)
 
     def detach(self) -> Symbol:
-        return Symbol.of(build(StopGradient(), (self.node,)), self.tracer)
+        view = Symbol.of(build(StopGradient(), (self.tracer.node_of(self),)), self.tracer)
+        self.tracer.note_view(view, self)
+        view.source = self
+        return view
 
     _set_data = _refusal("`.data` is set", "a traced tensor", "Use copy_, or return the new value.")
     data = property(detach, _set_data)
@@ -176,6 +179,9 @@ class Symbol(Tensor):
             self._refuse(
                 f"{name} would change its shape", f"{self.shape}", f"The result has {new.shape}."
             )
+        if self.requires_grad and not recording.on:
+            with enable_grad():
+                new = self.tracer.apply(Overwritten(), (self._past(), new))
         self.node = new.node
         self.requires_grad, self.op, self.inputs = new.requires_grad, new.op, new.inputs
         return self
@@ -192,8 +198,9 @@ class Symbol(Tensor):
         self._refuse_leaf(name)
         if self.source is not None:
             with no_grad():
-                self.tracer.effects.move(self.source, "_update", name, function, *others, **options)
+                self.source._update(name, function, *others, **options)
             self.node, self.stale = self.tracer.node_of(self.source), False
+            self.tracer.note_view(self, self.source)
             return self
         self.tracer.check_no_view(self, name)
         self.tracer.outdate_views(self.node)
@@ -205,11 +212,11 @@ class Symbol(Tensor):
         return self._update(name, SIGNS[name], other if alpha == 1 else other * alpha)
 
     def _apply_sign(self, name: str, other: object) -> Symbol:
-        return (
-            SIGNS[name](self, other)
-            if self.tracer.is_view(self)
-            else self._update(name, SIGNS[name], other)
-        )
+        if self.source is not None or not self.bases:
+            return self._update(name, SIGNS[name], other)
+        result: Symbol = SIGNS[name](self, other)
+        self.tracer.note_unshown(self, result)  # `x[0] += 1` goes on to assign it to x[0]
+        return result
 
     def copy_(self, source: object) -> Symbol:
         """Become `source`, broadcast and converted."""
@@ -220,6 +227,7 @@ class Symbol(Tensor):
         return self._update("fill_", replace_all, value)
 
     def __setitem__(self, index: object, value: object) -> None:
+        self.tracer.note_shown(self.node, index, value)
         self._update("x[index] = value", assign_at, index, value)
 
     # ── what only a run can tell ────────────────────────────────────────────────────────────────
@@ -265,6 +273,18 @@ class Symbol(Tensor):
             f"and {what}: got {self.node.name!r}, {self.dtype} {self.shape}, expected {expected}. "
             f"{instead}"
         )
+
+
+class Overwritten(KeepsSpec):
+    """The second input, which was written over the first under `no_grad`: it has its gradient."""
+
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+        return copy_array(arrays[1])
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        return out_grad, None
 
 
 class UnknownSize:

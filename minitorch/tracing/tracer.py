@@ -5,7 +5,7 @@ What is computed from neither is a constant of the graph, and is computed at onc
 
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -24,7 +24,9 @@ from minitorch.graph.core.variables import Variable
 from minitorch.op import Op, common_dtype
 from minitorch.ops.elementwise.casting import Cast, Move
 from minitorch.ops.random import Drawn
+from minitorch.ops.shaping.indexing import Slice, split_index
 from minitorch.tensor.modes import recording
+from minitorch.tensor.rebase import base_of
 from minitorch.tensor.tensor import Tensor
 from minitorch.tensor.versions import clock
 from minitorch.tracing.effects import Effects, OldGradient
@@ -58,6 +60,8 @@ class Tracer:
         names: what to call captured tensors, by id.
         captured: the tensors used from outside, and the nodes that stand for them.
         effects: what the function does besides computing.
+        views: the views of each node.
+        unshown: what `view += x` gave and what made the view, by the nodes that do not show it.
         start: when it began: tensors that were made before are from outside.
     """
 
@@ -69,6 +73,7 @@ class Tracer:
     captured: dict[int, tuple[Tensor, Node]] = field(default_factory=dict)
     read: dict[int, Tensor] = field(default_factory=dict)
     views: dict[Node, list[weakref.ref[Symbol]]] = field(default_factory=dict)
+    unshown: dict[Node, tuple[Symbol, Op]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         clock.now += 1
@@ -95,7 +100,7 @@ class Tracer:
         if needs:
             symbol.op, symbol.inputs = op, values
         if op.views:
-            self.views.setdefault(self.node_of(values[0]), []).append(weakref.ref(symbol))
+            self.note_view(symbol, values[0])
         return symbol
 
     def constant(self, array: Array) -> Symbol:
@@ -115,9 +120,10 @@ class Tracer:
                     f"{self.operation}: a view is used after what it looks at was updated in place "
                     f"(at {place()}). Take the view after the update, or a clone() before it."
                 )
+            self.check_shown([value.node])
             return value.node
-        if id(value) in self.effects.moved:
-            return self.effects.moved[id(value)][1].node
+        if (moved := self.effects.moved_to(value)) is not None:
+            return self.node_of(moved)
         captured = self.captured.get(id(value))
         if captured is None:
             with outside_branches():  # as if before everything else
@@ -125,6 +131,7 @@ class Tracer:
                 node.id = next(_before)  # a loop's body takes what is older than it from outside
             captured = self.captured[id(value)] = (value, node)
             self.effects.note_captured(value, node)
+        self.check_shown([captured[1]])
         return captured[1]
 
     def _has(self, dtype: DType) -> DType:
@@ -144,7 +151,7 @@ class Tracer:
         for value in inputs:
             if isinstance(value, Symbol) or getattr(value, "requires_grad", False):
                 return True
-            if id(value) in self.effects.moved:
+            if self.effects.moved_to(value) is not None:
                 return True
         for value in inputs:
             if isinstance(value, Tensor):
@@ -155,8 +162,8 @@ class Tracer:
         """Note that the numbers of a tensor are read; return the symbol that it has become."""
         if not self.is_outside(value):
             return value
-        if id(value) in self.effects.moved:
-            return self.effects.moved[id(value)][1]
+        if (moved := self.effects.moved_to(value)) is not None:
+            return moved
         self._note_read(value)
         return value
 
@@ -181,25 +188,59 @@ class Tracer:
                 "parts with stack or cat, or return the new value and assign it outside."
             )
 
-    def is_view(self, symbol: Symbol) -> bool:
-        """Tell whether other symbols see an update of this one in PyTorch's reading."""
-        return symbol.node.op is not None and symbol.node.op.views
+    def note_view(self, view: Symbol, of: Tensor) -> None:
+        """Note that in PyTorch's reading either of these sees an update of the other."""
+        view.bases = (self.node_of(of), *(of.bases if isinstance(of, Symbol) else ()))
+        for base in view.bases:
+            self.views.setdefault(base, []).append(weakref.ref(view))
+
+    def note_unshown(self, view: Symbol, result: Symbol) -> None:
+        """Note that `view`, updated in place, became `result`, which its bases do not show."""
+        made = view.node.inputs[0] if isinstance(view.node.op, StopGradient) else view.node
+        for ref in self.views[view.bases[-1]]:
+            other = ref()
+            if other is not None and (other is view or _overlap(other, view)):
+                other.stale = True
+        self.unshown |= dict.fromkeys(view.bases, (result, made.op))
+
+    def note_shown(self, base: Node | None, index: object, value: object) -> None:
+        """Note that what the view x[index] of `base` became is assigned to x[index]."""
+        result, op = (None, None) if base is None else self.unshown.get(base, (None, None))
+        if result is value and isinstance(op, Slice) and op.index == split_index(index)[0]:
+            left = {node: due for node, due in self.unshown.items() if due[0] is not result}
+            self.unshown = left
+
+    def check_shown(self, nodes: Iterable[Node]) -> None:
+        """Raise if one of these should show what a view has become."""
+        if self.unshown and any(node in self.unshown for node in nodes):
+            raise GraphError(
+                f"{self.operation}: a tensor is used after a view of it was updated in place (at "
+                f"{place()}). Assign through the whole tensor, as in x[i, j] += value, or update "
+                "a clone()."
+            )
 
     def check_no_view(self, symbol: Symbol, name: str) -> None:
         """Raise if an update in place would have to show in another tensor."""
-        if self.is_view(symbol):
+        if symbol.bases:
             raise GraphError(
                 f"{name}: cannot trace an update of a view (at {place()}). Assign through the "
                 "whole tensor, as in x[i, j] = value, or update a clone()."
+            )
+
+    def check_no_view_of_outside(self, tensor: Tensor) -> None:
+        """Raise if an update in place would be one, at once, of a tensor from outside."""
+        if self.is_outside(base_of(tensor)[0]):
+            raise GraphError(
+                f"{self.operation}: cannot trace an update of a view of a tensor from outside (at "
+                f"{place()}). Compute the new value, and assign it to the whole by copy_."
             )
 
     def outdate_views(self, node: Node) -> None:
         """Note that views of this node do not show what is about to be written."""
         for ref in self.views.get(node, ()):
             view = ref()
-            if view is not None and not view.stale:
+            if view is not None:
                 view.stale = True
-                self.outdate_views(view.node)
 
     # Inputs as eager operators take them: numbers and arrays wrapped, dtypes promoted
 
@@ -222,8 +263,8 @@ class Tracer:
 
     def _wrap(self, value: object, dtype: DType | None = None) -> Tensor:
         if isinstance(value, Tensor):
-            if id(value) in self.effects.moved:
-                value = self.effects.moved[id(value)][1]
+            moved = self.effects.moved_to(value)
+            value = value if moved is None else moved
             return value if dtype in (None, value.dtype) else self.apply(Cast(dtype), (value,))
         if isinstance(value, Node):
             return self._wrap(Symbol.of(value, self), dtype)
@@ -244,6 +285,25 @@ class Tracer:
             if sys.getrefcount(tensor) > ALONE:
                 read.append(Outside(tensor, tensor.array, stamp))
         return read
+
+
+def _overlap(a: Symbol, b: Symbol) -> bool:
+    """Tell whether two views of one value may have an element in common."""
+    base = b.bases[-1]
+    try:
+        elements = np.empty(tuple(base.shape), np.int8)  # never touched: it costs an address
+        views = [_view(symbol.node, base, elements) for symbol in (a, b)]
+        return np.shares_memory(*views, max_work=10_000)  # type: ignore[arg-type,misc]  # any number
+    except (TypeError, ValueError, np.exceptions.TooHardError):
+        return True
+
+
+def _view(node: Node, base: Node, elements: Array) -> Array:
+    if node is base:
+        return elements
+    source, *others = node.inputs
+    view: Array = node.op.compute(np, _view(source, base, elements), *others)
+    return view
 
 
 ALONE = 2  # references to an object that only one local variable holds: it, and the argument

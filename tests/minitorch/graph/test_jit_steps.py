@@ -231,6 +231,38 @@ def test_updates_by_hand_averages_and_what_is_read_after_a_step() -> None:
         close(a, b)
 
 
+@pytest.mark.parametrize("as_data", [False, True])
+def test_a_gradient_beside_an_update_by_hand_and_one_of_a_frozen_copy(as_data: bool) -> None:
+    def trained(compiled: bool) -> list[Any]:
+        run = Run(mlp)
+        params = [*run.model.parameters()]
+        copied = copy.deepcopy(run.model).requires_grad_(False)
+
+        def step(x: Tensor, y: Tensor) -> Tensor:
+            F.mse_loss(run.model(x), copied(x) + 1).backward()
+            steps = [0.1 * p.grad for p in params]
+            with mt.no_grad():
+                for p, change in zip(params, steps, strict=True):
+                    p.add_(change)
+            run._step(x, y)
+            with mt.no_grad():
+                for p, change in zip(params, steps, strict=True):
+                    p.sub_(change)
+            for c, p in zip(copied.parameters(), params, strict=True):
+                if as_data:
+                    c.data.copy_(c.data * 0.9 + p.data * 0.1)
+                else:
+                    c.mul_(0.9).add_(p.detach(), alpha=0.1)
+            return F.cross_entropy(copied(x), y)
+
+        function = jit(step) if compiled else step
+        found = [function(x, y).item() for x, y in batches(4)]
+        return [found, *(c.numpy() for c in copied.parameters()), *run.everything()]
+
+    for a, b in zip(trained(True), trained(False), strict=True):
+        close(a, b)
+
+
 def test_two_optimizers_in_one_step_and_a_scheduler_inside() -> None:
     def adversaries(compiled: bool) -> list[Any]:
         one, two = Run(mlp), Run(mlp, optimizer=OPTIMIZERS["sgd"])

@@ -749,30 +749,183 @@ def test_a_python_loop_over_a_known_length_is_unrolled() -> None:
 # ── what is refused, and what is left behind ────────────────────────────────────────────────────
 
 
-def test_an_update_that_a_view_would_have_to_show_is_refused() -> None:
+def row_before(x: Tensor) -> Tensor:
+    row = x[0]
+    x += 1
+    return row + x.sum()
+
+
+def turned_back_before(x: Tensor) -> Tensor:
+    same = x.mT.mT
+    x += 1
+    return same + x
+
+
+def detached_before(x: Tensor) -> Tensor:
+    y = x * 2
+    same = y.detach()
+    y += 1
+    return same
+
+
+def row_filled(x: Tensor) -> Tensor:
+    x[0].fill_(1)
+    return x
+
+
+def row_filled_without_gradients(x: Tensor) -> Tensor:
+    y = x * FACTORS
+    with mt.no_grad():
+        y[0].zero_()
+    return y
+
+
+def diagonal_added_to(x: Tensor) -> Tensor:
+    x.diagonal().add_(1)
+    return x
+
+
+def rows_added_to(x: Tensor) -> Tensor:
+    y = x * 1
+    for row in y:
+        row += 1
+    return y
+
+
+def flat_added_to(x: Tensor) -> Tensor:
+    flat = x.view(-1)
+    flat += 1
+    return flat.sum()
+
+
+def same_rows_added_to(x: Tensor) -> Tensor:
+    row, same = x[0], x[:1]
+    row += 1
+    return same
+
+
+def other_row_assigned(x: Tensor) -> Tensor:
+    y = x * 1
+    row = y[0]
+    row += 1
+    y[1] = row
+    return y
+
+
+def gradient_halved(x: Tensor) -> Any:
+    (x * FACTORS).sum().backward()
+    flat = FACTORS.grad.view(-1)
+    flat /= 2
+
+
+def parameter_filled(x: Tensor) -> Tensor:
+    with mt.no_grad():
+        FACTORS[0].zero_()
+    return x * FACTORS
+
+
+def buffer_added_to(x: Tensor) -> Tensor:
+    row = COUNTS[:1]
+    row += 1
+    return x + COUNTS
+
+
+FACTORS, COUNTS = mt.ones(2, requires_grad=True), mt.zeros(2)
+UNSHOWN = [row_before, turned_back_before, detached_before, row_filled]
+UNSHOWN += [row_filled_without_gradients, diagonal_added_to, rows_added_to, flat_added_to]
+UNSHOWN += [same_rows_added_to, other_row_assigned, gradient_halved, parameter_filled]
+UNSHOWN += [buffer_added_to]
+
+
+@pytest.mark.parametrize("function", UNSHOWN)
+def test_an_update_that_a_view_would_have_to_show_is_refused(function: Any) -> None:
+    with pytest.raises(GraphError, match=r"view.*test_trace.py"):
+        jit(function)(mt.ones(2, 2))
+    assert FACTORS.tolist() == [1, 1] and COUNTS.tolist() == [0, 0] and FACTORS.grad is None
+
+
+def row_no_longer_used(x: Tensor) -> Tensor:
+    row = x[0]
+    total = row.sum()
+    x += 1
+    return total + x.sum()
+
+
+def parts_assigned(x: Tensor) -> Tensor:
+    y = x * 1
+    y[0] += 1
+    y[:, 1] *= y[:, 0]
+    return y
+
+
+def diagonal_filled(x: Tensor) -> Tensor:
+    return (x * 2).fill_diagonal_(5)
+
+
+def other_parts(x: Tensor) -> Tensor:
+    left, right = (x * 3).chunk(2, 1)
+    left -= right
+    return left * right
+
+
+def detached(x: Tensor) -> Tensor:
+    y = x * 2
+    y.detach().add_(1)
+    y.data.clamp_(0, 6)
+    return y
+
+
+def detached_argument(x: Tensor) -> Tensor:
+    x.data[0] = 7
+    return x * FACTORS
+
+
+def without_gradients(x: Tensor) -> Tensor:
+    y = x * FACTORS
+    with mt.no_grad():
+        y.mul_(3)
+    (y * y).sum().backward()
+    grad, FACTORS.grad = FACTORS.grad, None
+    return grad
+
+
+def clipped_gradient(x: Tensor) -> Tensor:
+    (x * FACTORS).sum().backward()
+    FACTORS.grad.data.clamp_(0, 5)
+    grad, FACTORS.grad = FACTORS.grad, None
+    return grad
+
+
+def shown_parameter(x: Tensor) -> Tensor:
+    return x * FACTORS.view(1, 2)
+
+
+SHOWN = [row_no_longer_used, parts_assigned, other_parts, detached, detached_argument]
+SHOWN += [without_gradients, clipped_gradient, shown_parameter, diagonal_filled]
+
+
+@pytest.mark.parametrize("function", SHOWN)
+def test_an_update_that_everything_shows_is_traced(function: Any) -> None:
+    mine, theirs = (mt.tensor([[1.0, 2.0], [3.0, 4.0]]) for _ in range(2))
+    compiled = jit(function)
+    for _ in range(2):
+        agrees(compiled(mine), function(theirs))
+        agrees(mine, theirs)
+
+
+def test_a_gradient_reads_what_an_updated_tensor_was_in_its_own_call() -> None:
+    scale, x = mt.ones(3), mt.ones(3, requires_grad=True)
+
     def f(x: Tensor) -> Tensor:
-        row = x[0]
-        x += 1
-        return row + x.sum()
+        total = (x.sin() * scale).sum()
+        scale.add_(1)
+        return total
 
-    def g(x: Tensor) -> Tensor:
-        x[0].fill_(1)
-        return x
-
-    def h(x: Tensor) -> Tensor:
-        x.diagonal().add_(1)
-        return x
-
-    def later(x: Tensor) -> Tensor:
-        row = x[0]
-        total = row.sum()
-        x += 1
-        return total + x.sum()
-
-    for function in (f, g, h):
-        with pytest.raises(GraphError, match=r"view.*test_trace.py"):
-            jit(function)(mt.ones(2, 2))
-    assert jit(later)(mt.ones(2, 2)).item() == 10  # the view is not used any more
+    compiled = jit(f)
+    for count in (1, 2):
+        (slope,) = mt.grad(compiled(x), x, create_graph=True)
+        agrees(slope.detach(), count * mt.ones(3).cos())
+        agrees(mt.grad(slope.sum(), x)[0], -count * mt.ones(3).sin())
 
 
 SIZES: dict[str, Callable[[Any], object]] = {
