@@ -326,7 +326,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
             require_one_per_rank("all_to_all", tensors, self.comm.size)
 
         def job(comm: Communicator) -> None:
-            fill_all(outputs, exchange_uneven(comm, inputs), "all_to_all")
+            fill_all(outputs, exchange_uneven(comm, "all_to_all", inputs), "all_to_all")
 
         return self._submit(job, outputs, opts)
 

@@ -2,11 +2,13 @@
 
 `use_algorithm` chooses how they are done in this process.
 
-May import: torch, communicator, errors, work.
+May import: torch, arrays, collectives, communicator, errors, work.
 """
 
 import torch
 
+from ddp_lab.arrays import NUMPY, TORCH, outside
+from ddp_lab.collectives.registry import Algorithm
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.torch_backend.work import fill, fill_all
@@ -51,8 +53,8 @@ def _sum_sparse(comm: Communicator, tensor: torch.Tensor, op: str) -> None:
             "Convert them by to_dense() first."
         )
     own = tensor.detach().coalesce()
-    indices = exchange_uneven(comm, [own.indices()] * comm.size)
-    values = exchange_uneven(comm, [own.values()] * comm.size)
+    indices = exchange_uneven(comm, "all_gather", [own.indices()] * comm.size)
+    values = exchange_uneven(comm, "all_gather", [own.values()] * comm.size)
     whole = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(values), tensor.shape)
     if op == "avg":
         whole = whole / comm.size
@@ -68,7 +70,7 @@ def gather_all(comm: Communicator, tensor: torch.Tensor, outputs: list[torch.Ten
     elif all(output.shape == tensor.shape for output in outputs):
         fill_all(outputs, list(comm.all_gather(tensor, algorithm=algorithm)), "all_gather")
     else:
-        fill_all(outputs, exchange_uneven(comm, [tensor] * comm.size), "all_gather")
+        fill_all(outputs, exchange_uneven(comm, "all_gather", [tensor] * comm.size), "all_gather")
 
 
 def gather_flat(comm: Communicator, tensor: torch.Tensor, output: torch.Tensor) -> None:
@@ -93,14 +95,25 @@ def can_write_directly(outputs: list[torch.Tensor], like: torch.Tensor) -> bool:
     )
 
 
-def exchange_uneven(comm: Communicator, parts: list[torch.Tensor]) -> list[torch.Tensor]:
+def exchange_uneven(
+    comm: Communicator, operation: str, parts: list[torch.Tensor]
+) -> list[torch.Tensor]:
     """Return what each rank has for this one, whatever the sizes, by messages."""
+    call = comm._call(operation, "reference", None, "sizes of each rank", NUMPY, None)
+    call.algorithm = EXCHANGE
+    received: list[torch.Tensor] = comm._run(call, (parts,), {}, async_op=False)
+    return received
+
+
+def _exchange(comm: Communicator, parts: list[torch.Tensor]) -> list[torch.Tensor]:
     others = [(comm.rank + k) % comm.size for k in range(1, comm.size)]
-    inner = comm.on_channel(2 * comm._context + 1)
     for dst in others:
-        inner.send(parts[dst], dst)
-    received = {src: inner.recv(src) for src in others}
+        comm.send(parts[dst], dst)
+    received = {src: outside(comm.take(src), TORCH) for src in others}
     return [parts[r] if r == comm.rank else received[r] for r in range(comm.size)]
+
+
+EXCHANGE = Algorithm("exchange", _exchange)
 
 
 def require_one_per_rank(operation: str, tensors: list[torch.Tensor], size: int) -> None:

@@ -34,12 +34,15 @@ CASES = {
     "parts": lambda: dist.reduce_scatter_tensor(both[0], long),
     "dtypes": lambda: dist.reduce_scatter_tensor(integers, torch.zeros(4)),
     "bits": lambda: dist.all_reduce(half, dist.ReduceOp.BAND),
+    "exchange": lambda: (
+        dist.all_to_all_single(torch.zeros(2), long[:2]) if rank == 0 else dist.gather(long[:1])
+    ),
     "both receive": lambda: dist.irecv(both[0], other, group=soon).wait(timedelta(seconds=1)),
     "nobody sends": lambda: dist.recv(both[0], group=soon),
 }
-LAST = "deprecated"  # a collective call that has failed leaves the group unfit for another
+LAST = "deprecated", "exchange"  # a collective that has failed leaves the group unfit for another
 for name, case in CASES.items():
-    if (name == LAST) is (part == "whole"):
+    if part != (name if name in LAST else "whole"):
         continue
     try:
         case()
@@ -66,7 +69,7 @@ def said(python: Any, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("disagree")
     (folder / "train.py").write_text(PROGRAM)
     output = ["", ""]
-    for part in ("whole", "last"):
+    for part in ("whole", "deprecated", "exchange"):
         ranks = [(folder / part, rank, part) for rank in range(2)]
         for rank, ended in enumerate(python(folder / "train.py", *ranks)):
             assert ended.status == 0, ended
@@ -106,6 +109,13 @@ def test_a_mistake_between_ranks_is_told(case: str, facts: str, said: list[str])
         place = f"train.py:{LINE[case]}"
         expected = facts.format(rank=rank, other=1 - rank, line=place)
         assert expected in re.sub(r"/\S*/train.py", "train.py", line)
+
+
+def test_parts_are_not_taken_from_the_messages_of_another_collective(said: list[str]) -> None:
+    expected = (
+        "exchange: Mismatch: all_to_all: ranks disagree on the operation: rank 0 has all_to_all"
+    )
+    assert any(line.startswith(expected) for line in said[0].splitlines())
 
 
 def test_who_waits_for_anybody_is_told_that_all_others_have_ended(said: list[str]) -> None:
