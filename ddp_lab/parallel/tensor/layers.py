@@ -6,7 +6,7 @@
 A column and then a row layer need one all-reduce forward, behind the row, and one backward, in
 front of the column; what lies between them works on each rank's own share.
 
-May import: torch, agreement, communicator, conjugate, groups.
+May import: torch, agreement, communicator, conjugate, errors, groups.
 Source: Shoeybi et al., Megatron-LM, 2019.
 """
 
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from ddp_lab.communicator.communicator import Communicator
+from ddp_lab.errors import InvalidArgument
 from ddp_lab.parallel.agreement import agree
 from ddp_lab.parallel.groups import communicator_of
 from ddp_lab.parallel.tensor.conjugate import (
@@ -126,9 +127,19 @@ class RowParallelLinear(ShardedLayer):
         self.bias = whole.bias
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the outputs, the same on every rank."""
+        """Return the outputs, the same on every rank.
+
+        Raises:
+            InvalidArgument: x has not as many inputs as this rank.
+        """
         if not self.input_is_parallel:
             x = through(SplitForwardGatherBackward, x, self.comm, -1)
+        if x.shape[-1] != self.weight.shape[1]:
+            raise InvalidArgument(
+                f"RowParallelLinear: these are not this rank's inputs: got {x.shape[-1]}, expected "
+                f"{self.weight.shape[1]}. Put a column layer in front of it, or make it with "
+                "input_is_parallel=False, which takes all of them."
+            )
         y = functional.linear(x, self.weight)
         y = through(ReduceForwardCopyBackward, y, self.comm)
         return y if self.bias is None else y + self.bias

@@ -230,6 +230,11 @@ def told(comm, make) -> tuple[str, str] | None:
             "IndexError",
             "got 4 to 4, expected 0 to 3",
         ),
+        (
+            lambda c: RowParallelLinear(c, 8, 3)(torch.ones(1, 8)),
+            "InvalidArgument",
+            "these are not this rank's inputs: got 8, expected 4. Put a column layer in front",
+        ),
     ],
 )
 def test_what_cannot_be_shared_out_is_refused_on_all_ranks(make, kind: str, says: str) -> None:
