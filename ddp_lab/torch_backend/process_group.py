@@ -58,13 +58,13 @@ def operation_of(op: Any) -> str:
         dist.ReduceOp.BOR: "bor",
         dist.ReduceOp.BXOR: "bxor",
     }
-    for reduce_op, name in names.items():
-        if op == reduce_op:
-            return name
-    raise InvalidArgument(
-        f"ddp_lab backend: unknown reduction: got {op}, expected one of "
-        f"{', '.join(names.values())}."
-    )
+    kind = getattr(op, "op", op)  # PREMUL_SUM holds a factor besides
+    if kind not in names:
+        raise InvalidArgument(
+            f"ddp_lab backend: unknown reduction: got {kind}, expected one of "
+            f"{', '.join(names.values())}. Scale the tensor before a sum."
+        )
+    return names[kind]
 
 
 class ProcessGroup(TorchGroup):  # type: ignore[misc]

@@ -39,7 +39,7 @@ def reduce_in_place(comm: Communicator, tensor: torch.Tensor, op: str) -> None:
     algorithm = algorithm_of("all_reduce")
     if tensor.is_sparse:
         _sum_sparse(comm, tensor, op)
-    elif tensor.is_contiguous():
+    elif tensor.layout == torch.strided and tensor.is_contiguous():
         detached = tensor.detach()
         comm.all_reduce(detached, op=op, algorithm=algorithm, out=detached)
     else:

@@ -34,6 +34,8 @@ CASES = {
     "parts": lambda: dist.reduce_scatter_tensor(both[0], long),
     "dtypes": lambda: dist.reduce_scatter_tensor(integers, torch.zeros(4)),
     "bits": lambda: dist.all_reduce(half, dist.ReduceOp.BAND),
+    "factor": lambda: dist.all_reduce(both[0], dist._make_nccl_premul_sum(2.0)),
+    "rows in lists": lambda: dist.all_reduce(torch.eye(2).to_sparse_csr()),
     "exchange": lambda: (
         dist.all_to_all_single(torch.zeros(2), long[:2]) if rank == 0 else dist.gather(long[:1])
     ),
@@ -97,6 +99,8 @@ def said(python: Any, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         ("parts", "InvalidArgument: reduce_scatter: one part a rank: got (3,) for 2 parts of (2,)"),
         ("dtypes", "InvalidArgument: reduce_scatter: input and output differ in dtype: got "
          "torch.float32 for the whole, torch.int32 for a part, expected one dtype"),
+        ("factor", "unknown reduction: got RedOpType.PREMUL_SUM, expected one of sum, avg"),
+        ("rows in lists", "not a dense tensor with values: got layout torch.sparse_csr"),
         ("bits", "got bfloat16, expected integers or bool"),
         ("both receive", "RankTimeout: recv at {line}: the timeout has passed: rank {rank} waited "
          "for rank {other}"),
