@@ -99,7 +99,7 @@ def exchange_uneven(
     comm: Communicator, operation: str, parts: list[torch.Tensor]
 ) -> list[torch.Tensor]:
     """Return what each rank has for this one, whatever the sizes, by messages."""
-    call = comm._call(operation, "reference", None, "sizes of each rank", NUMPY, None)
+    call = comm._call(operation, "reference", None, "parts of several sizes", NUMPY, None)
     call.algorithm = EXCHANGE
     received: list[torch.Tensor] = comm._run(call, (parts,), {}, async_op=False)
     return received

@@ -129,7 +129,7 @@ def _fact(header: bytes, field: str) -> str:
         return "a plain send"
     if field == "order":
         return f"{fields[1]} as collective {fields[0].rpartition('.')[2]}"
-    fact = fields[FIELDS.index(field)]
+    fact = fields[FIELDS.index(field)] or "no such"
     return fact if field in ("operation", "argument") else f"{field} {fact}"
 
 

@@ -39,10 +39,12 @@ CASES = {
     "exchange": lambda: (
         dist.all_to_all_single(torch.zeros(2), long[:2]) if rank == 0 else dist.gather(long[:1])
     ),
+    "sizes": lambda: dist.all_gather([both[0], long] if rank == 0 else both, both[1]),
     "both receive": lambda: dist.irecv(both[0], other, group=soon).wait(timedelta(seconds=1)),
     "nobody sends": lambda: dist.recv(both[0], group=soon),
 }
-LAST = "deprecated", "exchange"  # a collective that has failed leaves the group unfit for another
+# a collective that has failed leaves the group unfit for another
+LAST = "deprecated", "exchange", "sizes"
 for name, case in CASES.items():
     if part != (name if name in LAST else "whole"):
         continue
@@ -71,7 +73,7 @@ def said(python: Any, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("disagree")
     (folder / "train.py").write_text(PROGRAM)
     output = ["", ""]
-    for part in ("whole", "deprecated", "exchange"):
+    for part in ("whole", "deprecated", "exchange", "sizes"):
         ranks = [(folder / part, rank, part) for rank in range(2)]
         for rank, ended in enumerate(python(folder / "train.py", *ranks)):
             assert ended.status == 0, ended
@@ -99,6 +101,7 @@ def said(python: Any, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         ("parts", "InvalidArgument: reduce_scatter: one part a rank: got (3,) for 2 parts of (2,)"),
         ("dtypes", "InvalidArgument: reduce_scatter: input and output differ in dtype: got "
          "torch.float32 for the whole, torch.int32 for a part, expected one dtype"),
+        ("sizes", "has parts of several sizes at {line}"),
         ("factor", "unknown reduction: got RedOpType.PREMUL_SUM, expected one of sum, avg"),
         ("rows in lists", "not a dense tensor with values: got layout torch.sparse_csr"),
         ("bits", "got bfloat16, expected integers or bool"),
