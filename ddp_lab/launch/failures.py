@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 from ddp_lab.errors import Deadlock, RankFailed, RankLost, RankTimeout
-from ddp_lab.transport.board import Entry, report
+from ddp_lab.transport.board import RUNNING, Entry, report
 from ddp_lab.transport.header import PACKAGE
 
 LAUNCH = str(Path(__file__).parent) + os.sep
@@ -112,8 +112,10 @@ def timeout_error(
     """Return the error of a run that did not end in time: who waits for whom, who does what."""
     busy = [
         f" Rank {rank} is busy at {place_of(stacks[rank])}."
+        if rank in stacks
+        else f" Rank {rank} gave no answer: it is stopped, or in a library that holds Python."
         for rank, entry in enumerate(entries)
-        if entry.waits_for < 0 and rank in stacks
+        if entry.waits_for < 0 and entry.state == RUNNING
     ]
     return RankTimeout(
         f"launch: not finished after {timeout_s} s: {name_cells(report(entries))}{''.join(busy)} "

@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 
 import ddp_lab
+from ddp_lab.launch.failures import timeout_error
+from ddp_lab.transport.board import RETURNED, RUNNING, Entry
 
 TRANSPORTS = ["threads", "shm", "tcp"]
 
@@ -186,6 +188,11 @@ def test_a_rank_that_is_busy_in_a_library_is_reported_where_it_called_that() -> 
 
     with pytest.raises(ddp_lab.RankTimeout, match=r"1 is busy at .*in wait_for_an_event"):
         ddp_lab.launch(rank, 2, timeout_s=2)
+
+
+def test_a_rank_that_does_not_say_where_it_is_is_named() -> None:
+    error = timeout_error([Entry(RUNNING), Entry(RUNNING, waits_for=0), Entry(RETURNED)], {}, 2.0)
+    assert str(error).count("gave no answer") == str(error).count("Rank 0 gave no answer") == 1
 
 
 def test_a_rank_that_returns_early_is_an_error_for_those_who_wait() -> None:
