@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterator
 
+from autograder.errors import LimitReached
 from autograder.sandbox.watch import Read, descendants, read_all, stat, tasks
 
 SWEEPS = 20  # a process that forks while it is being stopped leaves one more for the next sweep
@@ -25,7 +26,8 @@ def pinned(pid: int, core: int) -> Iterator[bool]:
     system puts them.
     """
     free = os.sched_getaffinity(0)
-    held = _move(pid, {core})
+    with stopped(pid):  # one that forks meanwhile would leave a child where it was
+        held = _move(pid, {core})
     try:
         yield held
     finally:
@@ -33,16 +35,22 @@ def pinned(pid: int, core: int) -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def stopped(pid: int) -> Iterator[None]:
-    """Let nothing of `pid` and all below it run."""
+def stopped(pid: int, read: Read = read_all) -> Iterator[None]:
+    """Let nothing of `pid` and all below it run.
+
+    Raises:
+        LimitReached: it starts processes faster than they can be stopped.
+    """
     held: list[int] = []
     try:
         for _ in range(SWEEPS):
-            new = [p for p in descendants(pid) if p not in held]
+            new = [p for p in descendants(pid, read) if p not in held]
             if not new:
                 break
             _signal(new, signal.SIGSTOP)
             held += new
+        else:
+            raise LimitReached("processes", "it went on starting processes while it was timed")
         _wait_until_still(held)
         yield
     finally:

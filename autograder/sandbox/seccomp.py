@@ -6,7 +6,8 @@ counts is refused with EPERM. `clone3` is ENOSYS, so that the C library falls ba
 whose flags a filter can read. Sockets are local or internet only: AF_VSOCK would reach out of a
 virtual machine past the network namespace. Locks, leases and watches of files are refused because
 the system's files are the same ones in every sandbox: a lock on one, or word that it was opened,
-would pass from rank to rank past the judge, and from one submission to the next.
+would pass from rank to rank past the judge, and from one submission to the next. SIGCONT is the
+judge's alone: what it has stopped while a reference is timed must not wake itself.
 
 Assembled by hand from struct seccomp_data and struct sock_filter (linux/seccomp.h, linux/filter.h),
 which is less than a dependency would be. Imports nothing of ours.
@@ -14,6 +15,7 @@ which is less than a dependency would be. Imports nothing of ours.
 
 import errno
 import platform
+import signal
 import struct
 
 # call: (x86_64, aarch64); the numbers above 400 are the same everywhere
@@ -79,6 +81,7 @@ DENIED = {
     "swapoff": (168, 225),
     "swapon": (167, 224),
     "syslog": (103, 116),
+    "timer_create": (222, 107),  # its signal may be SIGCONT
     "umount2": (166, 39),
     "unshare": (272, 97),
     "userfaultfd": (323, 282),
@@ -87,14 +90,20 @@ DENIED = {
 }
 CLONE, CLONE3, SOCKET = (56, 220), (435, 435), (41, 198)
 FLOCK, FCNTL = (73, 32), (72, 25)
-LOCKS = (5, 6, 7, 36, 37, 38, 1024, 1026)  # F_[OFD_]GETLK, SETLK, SETLKW; F_SETLEASE, F_NOTIFY
+# F_[OFD_]GETLK, SETLK, SETLKW; F_SETLEASE, F_NOTIFY; F_SETSIG, by which data is SIGCONT
+LOCKS = (5, 6, 7, 36, 37, 38, 1024, 1026, 10)
+# kill, tkill, rt_sigqueueinfo, pidfd_send_signal have the signal second; tgkill and
+# rt_tgsigqueueinfo third.
+SIGNALS_SECOND = ((62, 129), (200, 130), (129, 138), (424, 424))
+SIGNALS_THIRD = ((234, 131), (297, 240))
 NEW_NAMESPACES = 0x7E020000  # every CLONE_NEW* that fits clone's flags
 SOCKET_FAMILIES = (1, 2, 10, 16)  # AF_UNIX, AF_INET, AF_INET6, AF_NETLINK (interface lists)
 
 # machine: (column of the tables above, its AUDIT_ARCH, first number of a second ABI or None)
 MACHINES = {"x86_64": (0, 0xC000003E, 0x40000000), "aarch64": (1, 0xC00000B7, None)}
 
-_NUMBER, _ARCH, _FIRST_ARGUMENT, _SECOND_ARGUMENT = 0, 4, 16, 24  # offsets in struct seccomp_data
+_NUMBER, _ARCH = 0, 4  # offsets in struct seccomp_data
+_FIRST_ARGUMENT, _SECOND_ARGUMENT, _THIRD_ARGUMENT = 16, 24, 32
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _KILL, _ERRNO = 0x7FFF0000, 0x80000000, 0x00050000
 
@@ -119,6 +128,11 @@ def program(machine: str = "") -> bytes | None:
     no_locks = _ERRNO | errno.ENOLCK
     locks = [step for command in LOCKS for step in _when(_EQUAL, command, no_locks)]
     code += _call(FCNTL[column], locks, argument=_SECOND_ARGUMENT)
+    no_wake = _when(_EQUAL, signal.SIGCONT, deny)
+    for numbers in SIGNALS_SECOND:
+        code += _call(numbers[column], no_wake, argument=_SECOND_ARGUMENT)
+    for numbers in SIGNALS_THIRD:
+        code += _call(numbers[column], no_wake, argument=_THIRD_ARGUMENT)
     return b"".join([*code, _step(_RETURN, _ALLOW)])
 
 

@@ -35,6 +35,7 @@ COLD = (
     *("calls_the_kernel", "exits_with_success", "fills_the_disk", "forks_without_end"),
     *("kills_everything", "leaves_survivors", "makes_links_and_devices", "reads_checks"),
     *("reads_environment_and_proc", "uses_the_network", "waits_for_the_next", "writes_results"),
+    "wakes_what_is_stopped",
 )
 LIMITS = Limits(
     wall_s=12, cpu_s=12, call_s=1.0, memory_bytes=256 * MIB, processes=24, file_bytes=16 * MIB

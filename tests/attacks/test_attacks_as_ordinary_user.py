@@ -16,7 +16,7 @@ NOBODY = 65534
 ATTACKS = (
     "calls_the_kernel or exits_with_success or forges_frames or forks_without_end or kills_ or "
     "leaves_survivors or makes_links or reads_environment or reads_checks or takes_all_memory or "
-    "uses_the_network or waits_for_the_next or fills_the_disk or deadlocks"
+    "uses_the_network or waits_for_the_next or fills_the_disk or deadlocks or wakes_what"
 )
 # $1 user, then pairs of a closed folder and what to keep of it up to --, then the command.
 SCRIPT = """set -e; user=$1; shift

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import itertools
 import os
 import struct
 import subprocess
@@ -181,6 +182,17 @@ def test_a_thread_that_ends_in_mid_read_hides_no_process_of_another() -> None:
     thread.join()
     assert started[0] in found
     assert moves
+
+
+def test_what_starts_processes_faster_than_they_are_stopped_is_told() -> None:
+    numbers = itertools.count(1 << 30)  # of no process
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as root:
+        with (
+            pytest.raises(LimitReached, match="went on starting"),
+            pinning.stopped(root.pid, lambda path: b"%d" % next(numbers)),
+        ):
+            raise AssertionError
+        root.communicate(b"\n", timeout=30)
 
 
 def test_a_process_may_call_itself_by_any_bytes() -> None:
