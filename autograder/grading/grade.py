@@ -52,6 +52,7 @@ CHECKS = "checks.py"
 CALL_SHARE = 0.25  # of a submission's wall time for one call, so that one that hangs leaves some
 READ_S = 60.0  # to read a notebook in; the largest that intake lets through takes a tenth
 SPARE_S = 2.0  # for a check's own code, over what it may ask of the learner's
+LOST = "This held until all that you wrote had run. Run all cells of a new kernel, and check again."
 MAX_NOTES = 5  # of cells that stopped; the first ones are the cause of the others
 
 OpenStudent = Callable[[Limits], AbstractContextManager[WorkerStudent]]
@@ -224,7 +225,8 @@ class LabGrader:
             missed = [t for t in tasks if first[t.check.name].outcome is not Outcome.CORRECT]
             again = ask(missed)
             gained = {r.question for name, r in again.items() if r.score > first[name].score}
-            again |= ask([t for t in tasks if t not in missed and t.question.name in gained])
+            held = ask([t for t in tasks if t not in missed and t.question.name in gained])
+        again |= {name: _silence(result) for name, result in held.items()}
         again = apply_requirements(again, [task.check for task in tasks])
         better: dict[str, CheckResult] = {}
         for question in gained:
@@ -311,6 +313,12 @@ def unusable(result: CheckResult) -> CheckResult:
     """Return a broken result as that of an answer which is at fault."""
     output = result.unusable or "What your code returned is not what the docstring asks for."
     return replace(result, outcome=Outcome.INCORRECT, score=0.0, broken=False, output=output)
+
+
+def _silence(result: CheckResult) -> CheckResult:
+    """Return the result of a check that was asked after hidden ones, without a learner's words."""
+    lost = not result.hidden and result.outcome is not Outcome.CORRECT
+    return replace(result, output=LOST) if lost else result
 
 
 def _lacks_module(result: CheckResult) -> bool:

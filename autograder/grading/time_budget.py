@@ -29,23 +29,27 @@ def deal_time(
     """Yield each task once, with the seconds that it may use; none or fewer when time is up.
 
     The time between two tasks is taken to be the first one's. `call_s` is the most for a check
-    that names no limit of its own.
+    that names no limit of its own. Hidden checks come last: the messages of others, in which
+    learners read what they like, are there before anything of a hidden one has been asked.
     """
     slow: set[str] = set()
-    later: list[Task] = []
-    for index, task in enumerate(tasks):
-        name = task.question.name
-        if name in slow:
-            later.append(task)
-            continue
-        began = clock()
-        waiting = {other.question.name for other in tasks[index:]} - slow
-        allowed = _share(task, ends - began, len(waiting), call_s)
-        yield task, allowed
-        if clock() - began > SLOW * allowed:
-            slow.add(name)
-    for index, task in enumerate(later):
-        yield task, _share(task, ends - clock(), len(later) - index, call_s)
+    hidden = [task for task in tasks if task.check.hidden]
+    for turn in ([task for task in tasks if not task.check.hidden], hidden):
+        after = hidden if turn is not hidden else []
+        later: list[Task] = []
+        for index, task in enumerate(turn):
+            name = task.question.name
+            if name in slow:
+                later.append(task)
+                continue
+            began = clock()
+            waiting = {other.question.name for other in [*turn[index:], *after]} - slow
+            allowed = _share(task, ends - began, len(waiting), call_s)
+            yield task, allowed
+            if clock() - began > SLOW * allowed:
+                slow.add(name)
+        for index, task in enumerate(later):
+            yield task, _share(task, ends - clock(), len(later) - index + len(after), call_s)
 
 
 def _share(task: Task, left_s: float, waiting: int, call_s: float) -> float:

@@ -9,8 +9,8 @@ from autograder.grading.time_budget import Task, deal_time
 from autograder.records import Question
 
 
-def task(question: str, timeout_s: float | None = None) -> Task:
-    check = Check(lambda student, rng: None, question, 1.0, False, timeout_s)
+def task(question: str, timeout_s: float | None = None, *, hidden: bool = False) -> Task:
+    check = Check(lambda student, rng: None, question, 1.0, hidden, timeout_s)
     return Task(check, Question(question, 1.0, (question,)), 1.0)
 
 
@@ -57,3 +57,15 @@ def test_a_check_with_a_limit_of_its_own_has_it() -> None:
 def test_when_time_is_up_nothing_is_allowed() -> None:
     found, _ = deal([task("a"), task("b")], -1.0, 5.0, hangs())
     assert all(allowed <= 0 for _, allowed in found)
+
+
+def test_hidden_checks_come_last_even_behind_those_of_a_slow_question() -> None:
+    tasks = [task("a", hidden=True), task("a"), task("a"), task("b", hidden=True), task("b")]
+    order = [
+        turn.check.hidden
+        for turn, _ in deal_time(tasks, 60.0, 5.0, iter(range(0, 900, 9)).__next__)
+    ]
+    assert order == [False, False, False, True, True]
+    found, took = deal(tasks, 10.0, 10.0, hangs("a"))
+    assert took <= 10.0
+    assert all(allowed > 1.0 for name, allowed in found if name == "b")
