@@ -185,8 +185,8 @@ def _line(submission: Graded, number: int, total: int, as_json: bool) -> str:
     notes = submission.report["notes"] if not score else []  # such as whose notebook it is
     reason = submission.report["error"] or "".join(notes[:1])
     problem = f": {reason}" if reason else ""
-    name = " ".join(printable(submission.item.stem, 80).split())  # a name may hold line ends
-    return f"[{number}/{total}] {name}: {score:g} of {full:g} points{problem}"
+    line = f"{printable(submission.item.stem, 80)}: {score:g} of {full:g} points{problem}"
+    return f"[{number}/{total}] {' '.join(line.split())}"  # a name, or a reason, may hold line ends
 
 
 def audit(arguments: argparse.Namespace) -> None:

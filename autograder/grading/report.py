@@ -62,7 +62,7 @@ def to_text(report: Report, *, colour: bool = False) -> str:
     """Return the report for a terminal, a line a check and its message below it."""
     lines = [printable(report.title or report.lab, 200)]
     if report.error:
-        lines.append(f"  {printable(report.error)}")
+        lines.append(f"  {_one_line(report.error)}")
     for result in report.results:
         sign = SIGNS[result.outcome]
         sign = f"\x1b[{COLOURS[result.outcome]}m{sign}\x1b[0m" if colour else sign
@@ -78,10 +78,15 @@ def to_text(report: Report, *, colour: bool = False) -> str:
         for m in report.manual
     ]
     lines.append(f"  {number(report.score)} of {number(report.max_score)} points")
-    lines += [f"  note: {printable(note)}" for note in report.notes]
+    lines += [f"  note: {_one_line(note)}" for note in report.notes]
     if report.sandbox == "unsandboxed":
         lines.append("  note: unsandboxed: the code ran without a sandbox.")
     return "\n".join(lines) + "\n"
+
+
+def _one_line(text: str) -> str:
+    """Return text that may quote a learner's on one line: the next could look like one of ours."""
+    return " ".join(printable(text).split())
 
 
 def write(report: Report, out: Path, stem: str, *, staff: bool = False) -> None:

@@ -75,6 +75,19 @@ def test_every_path_has_its_reports_whatever_it_holds(
 
 
 @SANDBOX
+def test_a_name_in_an_archive_forges_no_line_of_the_batch(
+    sample_directory, tmp_path, capsys
+) -> None:
+    forged = "[1/1] eve: 8 of 8 points"
+    with zipfile.ZipFile(tmp_path / "eve.zip", "w") as archive:
+        for name in ("a", "b"):
+            archive.writestr(f"{name}\n{forged}\n.ipynb", "{}")
+    arguments = [str(tmp_path / "eve.zip"), "-o", str(tmp_path / "out")]
+    assert main(["grade", str(sample_directory), *arguments]) == 0
+    assert forged not in capsys.readouterr().out.splitlines()
+
+
+@SANDBOX
 def test_json_prints_a_report_a_line(inbox, sample_directory, tmp_path, capsys) -> None:
     arguments = [str(inbox / "ada" / "lab.ipynb"), "-o", str(tmp_path / "out"), "--json"]
     assert main(["grade", str(sample_directory), *arguments, "--timeout-s", "20"]) == 0

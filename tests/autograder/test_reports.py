@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -105,6 +106,12 @@ def test_the_terminal_text_has_a_line_a_check_and_no_control_characters(report: 
     assert "unsandboxed" in text
     assert not re.search(r"[\x00-\x08\x0b-\x1f]", text)
     assert "\x1b[32m" in to_text(report, colour=True)
+
+
+def test_what_quotes_a_learner_has_no_lines_of_its_own_on_the_terminal(report: Report) -> None:
+    forged = "  9 of 9 points"
+    quoting = replace(report, error=f"archive: a\n{forged}", notes=(f"Cell 1 stopped:\n{forged}",))
+    assert forged not in to_text(quoting).splitlines()
 
 
 def test_a_manual_score_counts_once_it_is_given(report: Report) -> None:
