@@ -216,8 +216,8 @@ def _guess_bound_names(text: str) -> dict[str, None]:
     bound: dict[str, None] = {}
     for match in _BINDING.finditer(textwrap.dedent(text)):
         if imported := match["imported"]:
-            parts = imported.strip("() ").split(",")
-            names = [re.split(r"\s+as\s+", part.strip())[-1].split(".")[0] for part in parts]
+            parts = [" ".join(part.split()) for part in imported.strip("() ").split(",")]
+            names = [part.split(" as ")[-1].split(".")[0] for part in parts]
         else:
             names = re.split(r"[ \t]*,[ \t]*", match["assigned"] or match["defined"])
         bound |= dict.fromkeys(name for name in names if name.isidentifier())

@@ -97,6 +97,7 @@ READABLE: dict[str, Callable[[], bytes]] = {
     "duplicated cells": lambda: notebook(*[ANSWER] * 50),
     "duplicated keys": lambda: notebook(ANSWER)[:-1] + b', "nbformat": 4}',
     "next to broken cells": lambda: notebook("def (", "%%nonsense\n!rm -rf /", "\u202e x", ANSWER),
+    "spaces without end": lambda: notebook("def (\nimport a" + " " * 400_000 + "b", ANSWER),
     "in an archive": lambda: zipped(("mine/lab.ipynb", notebook(ANSWER)), ("mine/a.txt", b"")),
 }
 
