@@ -33,6 +33,7 @@ MAX_ITEMS = 2_000_000  # values in one frame
 MAX_INT_BYTES = 1024  # str() of a larger one may be refused by the interpreter
 # Hashes of numbers are not seeded, so keys can be made to collide; hashes of text are.
 MAX_NUMBER_KEYS = 4096  # in one frame: at worst eight million comparisons
+MAX_KEY_PARTS = 16  # of a tuple that is a key: each comparison may go through all of them
 MAX_AXES = 32
 MAX_ARRAYS = 100_000  # in one frame: each costs the judge more than its bytes do
 
@@ -177,6 +178,8 @@ class _Encoder:
             self.number_keys += type(key) not in (str, bytes)
             if self.number_keys > MAX_NUMBER_KEYS:
                 raise WireError(f"encode: more than {MAX_NUMBER_KEYS} keys that are not text.")
+            if _parts(key) > MAX_KEY_PARTS:
+                raise WireError(f"encode: a key of more than {MAX_KEY_PARTS} parts.")
             self._put_value(key, depth + 1)
             self._put_value(item, depth + 1)
 
@@ -276,6 +279,8 @@ class _Decoder:
             self.number_keys += type(key) not in (str, bytes)
             if self.number_keys > MAX_NUMBER_KEYS:
                 raise WireError(f"decode: more than {MAX_NUMBER_KEYS} keys that are not text.")
+            if _parts(key) > MAX_KEY_PARTS:
+                raise WireError(f"decode: a key of more than {MAX_KEY_PARTS} parts.")
             if not _is_key(key):
                 raise WireError(f"decode: a dict key of type {type(key).__name__}.")
             items[key] = self._put_value(depth)
@@ -318,6 +323,10 @@ def _is_key(key: Any) -> bool:
     if type(key) is tuple:
         return all(map(_is_key, key))
     return key is None or type(key) in (bool, int, float, complex, str, bytes)
+
+
+def _parts(key: Any) -> int:
+    return 1 + sum(map(_parts, key)) if type(key) is tuple else 1
 
 
 def _varint(value: int) -> bytes:

@@ -149,8 +149,9 @@ def nested(depth: int) -> object:
         *([None] * wire.MAX_ITEMS, bytes(wire.MAX_FRAME_BYTES), np.zeros(wire.MAX_FRAME_BYTES)),
         dict.fromkeys(range(wire.MAX_NUMBER_KEYS + 1)),
         [np.bool_(True)] * (wire.MAX_ARRAYS + 1),
+        {(1, (0,) * wire.MAX_KEY_PARTS): None},
     ],
-    ids=["depth", "int", "surrogate", "items", "bytes", "array", "number keys", "arrays"],
+    ids=["depth", "int", "surrogate", "items", "bytes", "array", "number keys", "arrays", "key"],
 )
 def test_what_is_over_a_cap_is_refused_by_the_sender(value: object) -> None:
     with pytest.raises(WireError):
@@ -188,6 +189,11 @@ def test_numbers_as_keys_that_collide_cost_little() -> None:
     keys = {k * modulus: None for k in range(1, wire.MAX_NUMBER_KEYS)}
     assert len({hash(k) for k in keys}) == 1
     assert decode(encode(keys)) == keys
+
+
+def test_keys_that_collide_behind_much_that_is_equal_are_refused() -> None:
+    with pytest.raises(WireError, match="parts"):
+        decode(b"d\x01t\x32" + 50 * encode(1) + b"N")
 
 
 def test_a_frame_is_its_length_and_its_body() -> None:
