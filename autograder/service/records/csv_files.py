@@ -15,6 +15,15 @@ _NEXT = "In a spreadsheet, save it as CSV UTF-8."
 Lines = list[tuple[int, list[str]]]  # the number of each in the file, and its cells
 
 
+def decoded(data: bytes) -> str:
+    """Return the text of a file that a spreadsheet wrote.
+
+    Raises:
+        UnicodeDecodeError: it is neither UTF-8 nor UTF-16 that says so.
+    """
+    return data.decode("utf-16" if data[:2] in _UTF_16 else "utf-8-sig")
+
+
 def separator(text: str) -> str:
     """Return what stands between the cells of a CSV, by its first line.
 
@@ -31,8 +40,7 @@ def table(data: bytes, what: str) -> tuple[list[str], Lines]:
         Refused: 422, it is not a CSV; the message says `what` it should have been.
     """
     try:
-        text = data.decode("utf-16" if data[:2] in _UTF_16 else "utf-8-sig")
-        text = text.replace("\u00a0", " ")  # the space of text that was copied from a page
+        text = decoded(data).replace("\u00a0", " ")  # the space of text that was copied from a page
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator(text), strict=True)
         lines = [(rows.line_num, row) for row in rows if row and row != ["sep=", ""]]
     except (UnicodeDecodeError, csv.Error) as error:

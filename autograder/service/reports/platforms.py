@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from autograder.records import without_number
 from autograder.service.errors import Refused
-from autograder.service.records.csv_files import separator
+from autograder.service.records.csv_files import decoded, separator
 from autograder.service.records.roster.roster import CANVAS_TEST_STUDENT
 from autograder.service.records.submissions.submissions import Entry
 from autograder.service.reports.exports import Book, canvas_score, csv_lines, final_score
@@ -129,7 +129,7 @@ def _read(format: str, template: bytes) -> tuple[list[list[str]], str]:
     if format not in PEOPLE:
         raise Refused(422, f"export: format {format!r} takes no template.")
     try:
-        text = template.decode("utf-8-sig")
+        text = decoded(template)
         between = separator(text)
         lines = csv.reader(io.StringIO(text, newline=""), delimiter=between, strict=True)
         rows = [row for row in lines if row]

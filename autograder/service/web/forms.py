@@ -15,6 +15,7 @@ from starlette.datastructures import UploadFile
 
 from autograder.records import without_number
 from autograder.service.errors import Refused
+from autograder.service.records.csv_files import decoded
 from autograder.service.records.marking import marking
 from autograder.service.reports import gradebook
 from autograder.service.web.access import Here
@@ -85,7 +86,7 @@ async def text_of_file(request: Request, missing: str, limit_bytes: int) -> dict
         texts = {name: text for name, text in fields.items() if isinstance(text, str)}
         if isinstance(file, UploadFile):
             try:
-                texts["text"] = (await file.read()).decode("utf-8-sig")
+                texts["text"] = decoded(await file.read())
             except UnicodeDecodeError as error:
                 raise Refused(422, f"{missing}: this one is no text in UTF-8: {error}.") from error
     if not texts.get("text", "").strip():

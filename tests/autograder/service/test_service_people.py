@@ -17,6 +17,7 @@ from autograder.service.times import iso
 from tests.autograder.service.asking import ask
 
 CANVAS = """Student,ID,SIS User ID,SIS Login ID,Section,01_first (7)
+,,,,,Manual Posting
     Points Possible,,,,,4
 "Lovelace, Ada",1,,ada,A,3
 "Student, Test",2,,0f41e68d,A,
@@ -52,6 +53,20 @@ def test_a_roster_is_taken_as_platforms_export_it(running: Any, exported: str, l
     assert (found["added"], found["problems"]) == (1, [])
     ada = person(running, login)
     assert (ada["name"], ada["section"], ada["role"]) == ("Ada Lovelace", "A", "learner")
+
+
+def test_a_roster_is_taken_as_excel_pads_it_and_leaves_out_what_is_empty(running: Any) -> None:
+    found = running.staff.roster(b"login;name;email;;\r\nada;Ada;;;\r\nbob;Bob\r\ncy;Cy;;;x\r\n")
+    assert (found["added"], [p["line"] for p in found["problems"]]) == (2, [4])
+
+
+def test_the_page_takes_the_encodings_that_the_command_takes(running: Any, browser: Any) -> None:
+    browser.log_in(running.staff.token)
+    excel = "login\tname\r\nada\tÄda\r\n".encode("utf-16")
+    files, cookie = {"file": ("roster.txt", excel)}, {"Cookie": browser.cookie}
+    page = httpx.post(f"{running.staff.server}/people/roster", files=files, headers=cookie)
+    assert page.status_code == 200
+    assert "Äda" in page.text
 
 
 def test_a_roster_says_what_it_would_change(running: Any) -> None:

@@ -47,6 +47,7 @@ _ALIASES = {
 CANVAS_TEST_STUDENT = "Student, Test"  # whom Canvas puts into every course, with a login of digits
 # The lines of Canvas's that are nobody's, by their first cells.
 _NOBODY = ("points possible", CANVAS_TEST_STUDENT.lower())
+_BLANK = {"", "manual posting"}  # Canvas's line of what is posted by hand names nobody
 
 Problem = dict[str, Any]  # {line, reason}
 
@@ -70,6 +71,8 @@ def read(data: bytes, problems: list[Problem]) -> list[Line]:
     while rows and not any(columns):  # lines above it that hold separators alone
         columns = [name.strip().lower() for name in rows.pop(0)[1]]
     from_moodle = _MOODLE_EMAIL in columns  # whose list of participants has no login
+    while columns and not columns[-1]:  # a spreadsheet's, where something stood once
+        columns.pop()
     columns = _our_names(columns)
     has_logins = "login" in columns or from_moodle
     if not has_logins or len(set(columns)) < len(columns):
@@ -92,7 +95,8 @@ def _lines(rows: Lines, columns: list[str], problems: list[Problem]) -> list[Lin
     lines: list[Line] = []
     first: dict[str, int] = {}
     for number, row in rows:
-        if not any(cell.strip() for cell in row) or row[0].strip().lower() in _NOBODY:
+        cells = {cell.strip().lower() for cell in row}
+        if cells <= _BLANK or row[0].strip().lower() in _NOBODY:
             continue
         if len(lines) >= _MOST_LINES:
             raise Refused(422, f"roster: it has more than {_MOST_LINES} lines.")
@@ -111,9 +115,11 @@ def _lines(rows: Lines, columns: list[str], problems: list[Problem]) -> list[Lin
 
 def _line(number: int, row: list[str], columns: list[str]) -> Line:
     """Return a line as it says, checked."""
-    if len(row) != len(columns):
+    if any(cell.strip() for cell in row[len(columns) :]):
         raise Refused(422, f"got {len(row)} columns, expected {len(columns)}")
-    cells = {name: cell.strip() for name, cell in zip(columns, row, strict=True)}
+    # Excel leaves out the last cells of a line where they are empty.
+    cells = dict.fromkeys(columns, "")
+    cells |= {name: cell.strip() for name, cell in zip(columns, row, strict=False)}
     cells.setdefault("login", cells.get("email", ""))
     cells.setdefault("name", _full_name(cells))
     says, wrong = {}, []
