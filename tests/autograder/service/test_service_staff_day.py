@@ -62,6 +62,7 @@ def test_a_rubrics_items_are_a_list_with_points(running: Any, browser: Any) -> N
         ("<script>alert(1)</script>", "&lt;script&gt;alert(1)&lt;/script&gt;"),
         ("![x](https://spy.example/p.png)", "<p></p>"),
         ("[here](javascript:alert(1))", "here"),
+        ("> - a\n> > b\n" * 1_000, "&gt; - a\n"),  # a level of the parser each
     ],
 )
 def test_an_answer_is_shown_as_it_was_written_and_nothing_of_it_runs(text: str, shown: str) -> None:
