@@ -648,3 +648,23 @@ def test_a_cell_that_hangs_costs_only_what_depends_on_it(sample_lab: Lab, notebo
     report = grader.grade(notebook([("code", hanging), ("code", SUM), ("code", scale)]))
     assert outcomes(report)["sum_rows"] == {CORRECT}
     assert outcomes(report)["scale"] == {INCORRECT}
+
+
+def test_no_message_says_what_a_hidden_check_asked_before(lab_copy, notebook) -> None:
+    heavier = ('"scale", weight=1, hidden', '"scale", weight=3, hidden')
+    grader = local(load_lab(lab_copy(checks=[heavier])))
+    telling = """
+state = {}
+other_name = state
+def scale(x, factor):
+    if x.ndim == 1:
+        state["asked"] = x
+        return x * factor if "all" in state else x
+    if "all" in state:
+        raise RuntimeError(f"a hidden check asked {state['asked']}")
+    return x * factor
+"""
+    cells = [("code", telling), ("code", "other_name['all'] = True")]
+    report = grader.grade(notebook(cells))
+    assert [(r.hidden, r.score > 0) for r in report.results[:2]] == [(False, False), (True, True)]
+    assert "asked" not in report.results[0].output

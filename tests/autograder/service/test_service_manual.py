@@ -86,4 +86,6 @@ def test_staff_grade_by_hand_and_learners_do_not(running: Any, browser: Any) -> 
     assert browser.ask("POST", f"/submissions/{number}/regrade").status == 303
     running.wait(number)
     assert learner.submission(str(number))["score"] == 2.0
-    assert browser.ask("POST", "/submissions/99/manual", form).status == 409
+    for none in ("99", "9" * 30):
+        path, seen = f"/submissions/{none}/manual", {**form, "seen": "before"}
+        assert browser.ask("POST", path, seen).status == 409

@@ -271,6 +271,8 @@ class Submissions(Records):
 
     def report(self, submission_id: int) -> Report | None:
         """Return the report that is published, with the marks that people gave, or None."""
+        if not is_id(submission_id):
+            return None
         lab = sa.select(submissions.c.lab).where(submissions.c.id == submission_id)
         with self.database.read() as connection:
             if self.veiled and connection.scalar(HELD_LABS.where(lab_rules.c.lab.in_(lab))):
