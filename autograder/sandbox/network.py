@@ -64,6 +64,7 @@ class Switch:
         self.steps: list[Step] = []
         self._holds = steps
         self._held: dict[tuple[int, int, int], deque[Any]] = defaultdict(deque)  # src, dst, channel
+        self._posted: dict[tuple[int, int, int], int] = defaultdict(int)
         self._asked: dict[tuple[int, int, int], int] = defaultdict(int)  # so many in all
         self._n_delivered: dict[tuple[int, int, int], int] = defaultdict(int)
         self._headers = headers
@@ -152,8 +153,11 @@ class Switch:
         if len(self.steps) >= 3 * MAX_MESSAGES:
             raise LimitReached("output", f"ranks took more than {3 * MAX_MESSAGES} steps")
         self.steps.append(Step(rank, kind, peer))
+        line = peer, rank, channel
+        self._posted[line] += kind == "post"
         if kind == "ask":
-            line = peer, rank, channel
+            if number > self._posted[line]:
+                raise WireError("network: asks for what no receive was posted for.")
             self._asked[line] = max(self._asked[line], number)
             self._deliver_asked(*line)
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autograder.errors import StudentError
+from autograder.errors import LimitReached, StudentError
 from autograder.records import MIB, Limits, Statement, Step
 from autograder.sandbox.host import Sandbox
 from autograder.sandbox.worker_pool import Supply
@@ -97,6 +97,20 @@ def sends_from_a_copy(holder: Any, _: int) -> Any:
 def test_a_rank_that_forks_may_not_send_from_the_copy(student: Sandbox) -> None:
     with pytest.raises(StudentError, match=r"RuntimeError: rank .*: comm: used in a copy of its"):
         run(student, sends_from_a_copy)
+
+
+def asks_for_more_than_it_receives(holder: Any, _: int) -> None:
+    end = holder.enter_result
+    if end.rank == 0:
+        return end.isend(np.ones(1), 1).wait()
+    end.irecv(0)
+    end.say_step("ask", 0, 0, 2)
+    return end.irecv(0).wait()
+
+
+def test_a_rank_gets_no_message_ahead_of_the_receive_that_waits_for_it(student: Sandbox) -> None:
+    with pytest.raises(LimitReached, match="no receive was posted"):
+        run(student, asks_for_more_than_it_receives, steps=True)
 
 
 def looks_into_its_socket(holder: Any, _: int) -> Any:
