@@ -1,10 +1,7 @@
 """Parameter servers: what is trained, whose gradients count, who waits, and how a run ends."""
 
-import os
 import queue
-import subprocess
-import sys
-import textwrap
+import signal
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -577,19 +574,6 @@ def test_stragglers_are_the_simulators_times_and_the_same_on_every_rank() -> Non
     assert want.makespan == pytest.approx(one.times.max(axis=0).sum())
 
 
-def run_ranks(program: str, size: int, *arguments: str, **environment: str) -> list[str]:
-    """Return what each rank of a program printed; nobody watches over them."""
-    shared = os.environ | {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1"} | environment
-    command = [sys.executable, "-Wignore", "-c", textwrap.dedent(program), *arguments]
-    ranks = [
-        subprocess.Popen(
-            command, env={**shared, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True
-        )
-        for rank in range(size)
-    ]
-    return [process.communicate(timeout=280)[0] for process in ranks]
-
-
 KILLED = """
     import os, signal, sys
     import numpy as np
@@ -619,6 +603,12 @@ KILLED = """
     ("consistency", "backups", "said"),
     [("async", 0, "ended 1\n"), ("sync", 1, "ended 1\n"), ("sync", 0, "True 3\n")],
 )
-def test_a_worker_that_is_killed(consistency: str, backups: int, said: str, port: str) -> None:
-    arguments = [consistency, str(backups)]
-    assert run_ranks(KILLED, 5, *arguments, MASTER_PORT=port) == [said] * 3 + ["", said]
+def test_a_worker_that_is_killed(
+    consistency: str, backups: int, said: str, port: str, python: Any
+) -> None:
+    """Nobody watches over the ranks."""
+    shared = {"WORLD_SIZE": "5", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    environments = [shared | {"RANK": str(rank)} for rank in range(5)]
+    ended = python(KILLED, *[(consistency, backups)] * 5, environments=environments)
+    assert [rank.output for rank in ended] == [said] * 3 + ["", said], ended
+    assert [rank.status for rank in ended] == [0] * 3 + [-signal.SIGKILL, 0]
