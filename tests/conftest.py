@@ -156,18 +156,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Groups(config, log)
 
 
-# The tests that run in one process, one after another: the first that fits. The longest go first;
-# so the course server's are two groups, and all of it that starts processes is in the second.
+# The tests that run in one process, one after another: the first that fits. Those go first that
+# take longest with all of their waits, as the judge's: whoever begins with them late ends alone.
+# The course server's are two groups; all of it that starts processes is in the second.
 GROUPS = {
+    "judge": ("tests/attacks/", "tests/autograder/test_", "tests/autograder/notebook/"),
     "ranks": ("tests/ddp_lab/", "tests/lessons/"),
+    "browser": ("tests/browser/",),
     "course": tuple(
         f"tests/autograder/service/test_service_{name}" for name in ("co", "l", "m", "q", "t")
     ),
     "service": ("tests/autograder/service/",),
-    "browser": ("tests/browser/",),
     "labs": ("tests/labs/test_lab_sources", "tests/labs/test_right_"),
     "solved": ("tests/labs/",),
-    "judge": ("tests/attacks/", "tests/autograder/"),
     "hosts": ("tests/hosts/",),
     "tables": (  # what reads PyTorch's own tables of operators: one process in place of five
         *(f"tests/minitorch/test_{name}.py" for name in ("bfloat16", "gradcheck", "late_device")),
