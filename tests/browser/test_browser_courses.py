@@ -68,7 +68,7 @@ def test_a_learner_goes_from_the_list_to_a_grade(
     page.wait_for_url(f"{server.url}/courses/ml/submissions/1")
     page.wait_for_selector("[data-live^='/courses/ml/']")
     bench.gate.set()
-    page.wait_for_selector(".grade")  # by the script, which waits below the path too
+    page.wait_for_selector("#grade")  # by the script, which waits below the path too
     assert page.evaluate("getComputedStyle(document.querySelector('.card')).borderRadius") != "0px"
     problems += [*audit(page, "main"), *axe(page)]
     page.goto(f"{server.url}/courses/art/submissions")
