@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from ...arrays import shapes
 from ...arrays.shapes import INTEGERS
 from ...errors import GraphError
 
@@ -114,4 +113,6 @@ def agree(a: Sequence[int | None], b: Sequence[int | None]) -> bool:
     """Tell whether one value could have both shapes, of which some sizes may not be known."""
     if isinstance(a, UnknownShape) or isinstance(b, UnknownShape):
         return True
-    return shapes.agree(tuple(a), tuple(b))
+    return len(a) == len(b) and all(
+        x is None or y is None or x == y for x, y in zip(a, b, strict=True)
+    )
