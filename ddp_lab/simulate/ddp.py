@@ -10,6 +10,7 @@ a single server (the link) that takes jobs (buckets) in order.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ def ddp(
         ValueError: lengths differ, a time or size is negative or not a number, or contention is
             more than 1.
     """
-    forward_time = float(forward) if isinstance(forward, int | float) else float(sum(forward))
+    layers: Any = forward if hasattr(forward, "__iter__") else [forward]
+    forward_time = float(sum(layers))
     _check(forward_time, backward, n_bytes, bucket_bytes, contention)
     core, link = _Core(forward_time, 1.0 - contention), _Link(all_reduce, reply)
     full: list[tuple[list[int], float, float]] = []

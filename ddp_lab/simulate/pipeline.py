@@ -9,6 +9,7 @@ May import: errors, pipeline.schedules.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.parallel.pipeline.schedules import (
@@ -147,7 +148,8 @@ def _run(
 
 
 def _times(name: str, value: float | Sequence[float], stages: int) -> list[float]:
-    times = [float(value)] * stages if isinstance(value, int | float) else list(map(float, value))
+    each: Any = value if hasattr(value, "__iter__") else [value] * stages
+    times = list(map(float, each))
     if len(times) != stages:
         raise InvalidArgument(
             f"pipeline: one {name} time a stage: got {len(times)}, expected {stages}. "

@@ -24,6 +24,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +124,7 @@ def tune(
 def _find_search(search: str, trials: int) -> Callable[[State, int], list[int]]:
     if search not in SEARCHES:
         raise ArgumentError(f"tune: got search {search!r}, expected one of {tuple(SEARCHES)}.")
-    if isinstance(trials, bool) or not isinstance(trials, int) or trials < 1:
+    if isinstance(trials, bool) or not isinstance(trials, Integral) or trials < 1:
         raise ArgumentError(f"tune: got {trials!r} trials, expected a whole number of 1 or more.")
     return SEARCHES[search]
 

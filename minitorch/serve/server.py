@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
 from itertools import count
+from numbers import Integral
 from typing import Any
 
 from minitorch.errors import ArgumentError, DeadlineMissed, ServeError, UnknownApp
@@ -107,7 +108,7 @@ class Server:
         """
         hub = self._open("deploy")
         check_name("deploy", name, self._generators)
-        if not isinstance(replicas, int) or replicas < 1:
+        if not isinstance(replicas, Integral) or replicas < 1:
             raise ArgumentError(f"deploy: replicas: got {replicas!r}, expected at least 1.")
         check_model(name, model)
         data = pickle_model(model)

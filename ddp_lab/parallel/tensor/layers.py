@@ -10,6 +10,7 @@ May import: torch, agreement, communicator, conjugate, errors, groups.
 Source: Shoeybi et al., Megatron-LM, 2019.
 """
 
+from numbers import Integral
 from typing import Any, Self
 
 import torch
@@ -193,7 +194,7 @@ def shard(whole: Tensor, comm: Communicator, dim: int) -> nn.Parameter:
 def uneven(comm: Communicator, **sizes: Any) -> str | None:
     """Return what is wrong with sizes that the ranks are to share out evenly, None if nothing."""
     for name, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, int) or size < 1 or size % comm.size:
+        if isinstance(size, bool) or not isinstance(size, Integral) or size < 1 or size % comm.size:
             return (
                 f"{name} cannot be shared out: got {size!r}, expected a multiple of {comm.size} "
                 "ranks. Pad it, or use fewer ranks."

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import TypeAlias
 
 from ddp_lab.errors import InvalidArgument
@@ -24,7 +25,8 @@ def equal_hosts(world_size: int, hosts: int) -> Hosts:
     Raises:
         InvalidArgument: the ranks cannot be shared out equally.
     """
-    if isinstance(hosts, bool) or not isinstance(hosts, int) or hosts < 1 or world_size % hosts:
+    whole = isinstance(hosts, Integral) and not isinstance(hosts, bool)
+    if not whole or hosts < 1 or world_size % hosts:
         raise InvalidArgument(
             f"launch: the ranks do not lie on equal hosts: got hosts={hosts!r} for {world_size} "
             "ranks, expected a number that divides them. Change one of the two."

@@ -93,7 +93,8 @@ class ShmTransport:
         Raises:
             OutOfSharedMemory: this rank's arena is full.
         """
-        size = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+        sizes = (shape,) if isinstance(shape, int | np.integer) else shape
+        size = tuple(int(n) for n in sizes)
         array = self.arena.array(size, np.dtype(dtype))
         if array is None:
             raise OutOfSharedMemory(
