@@ -290,11 +290,11 @@ def _machine(rank: int) -> str:
     """Return a name that only processes which see each other's memory have in common."""
     if not Path("/proc/self/fd").is_dir():
         return f"rank {rank}"
-    boot = Path("/proc/sys/kernel/random/boot_id")
     names = [socket.gethostname(), str(os.getuid())]
     with contextlib.suppress(OSError):
-        namespaces = (str(Path(f"/proc/self/ns/{kind}").readlink()) for kind in ("pid", "user"))
-        names += [boot.read_text().strip(), *namespaces]
+        names.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
+        for kind in ("pid", "user"):  # a kernel may have no namespaces of users
+            names.append(str(Path(f"/proc/self/ns/{kind}").readlink()))
     return "/".join(names)
 
 
