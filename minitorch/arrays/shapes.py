@@ -81,7 +81,7 @@ def axes(dim: int | Sequence[int] | None, rank: int, op: str) -> tuple[int, ...]
     """
     if dim is None:
         return tuple(range(rank))
-    dims = (dim,) if isinstance(dim, INTEGERS) else tuple(dim)
+    dims = tuple(dim) if hasattr(dim, "__iter__") else (dim,)
     numbers = [axis(d, rank, op) for d in dims]
     if len(set(numbers)) != len(numbers):
         raise ShapeError(f"{op}: an axis is named twice: got {dims}, expected each once.")
@@ -90,7 +90,7 @@ def axes(dim: int | Sequence[int] | None, rank: int, op: str) -> tuple[int, ...]
 
 def axes_or_all(dim: int | Sequence[int] | None, rank: int, op: str) -> tuple[int, ...]:
     """Return the same, but all axes where none is named: what torch's reductions mean by `[]`."""
-    return axes(None if not isinstance(dim, INTEGERS) and not dim else dim, rank, op)
+    return axes(None if hasattr(dim, "__iter__") and not dim else dim, rank, op)
 
 
 def stretches(shape: Shape, to: Shape) -> bool:

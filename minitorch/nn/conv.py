@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from minitorch.arrays.library import DeviceLike, DTypeLike
-from minitorch.arrays.shapes import INTEGERS
 from minitorch.errors import ArgumentError
 from minitorch.nn import functional as F
 from minitorch.nn import init
@@ -18,7 +17,7 @@ Size = int | tuple[int, ...]
 
 def each_axis(value: int | Sequence[int], axes: int) -> tuple[int, ...]:
     """Return one size for each space axis, of a number or of a sequence."""
-    return (value,) * axes if isinstance(value, INTEGERS) else tuple(value)
+    return tuple(value) if hasattr(value, "__iter__") else (value,) * axes
 
 
 class _Convolution(Module):

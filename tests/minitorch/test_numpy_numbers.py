@@ -71,8 +71,8 @@ def test_graphs_take_numpys_integers_as_axes_and_sizes(axis: Any) -> None:
     pieces = graph.split(x, np.int64(2), axis)
     joined = graph.concat([x, x], axis)
     *sums, same, parts, twice = graph.Session().run((*reduced, lone, pieces, joined))
-    for found, reduce in zip(sums, (np.sum, np.max, np.prod), strict=True):
-        np.testing.assert_allclose(found, reduce(X, axis), 1e-12)
+    for total, reduce in zip(sums, (np.sum, np.max, np.prod), strict=True):
+        np.testing.assert_allclose(total, reduce(X, axis), 1e-12)
     np.testing.assert_array_equal(same, X)
     np.testing.assert_array_equal(parts[1], np.split(X, 2, axis)[1])
     np.testing.assert_array_equal(twice, np.concatenate([X, X], axis))
