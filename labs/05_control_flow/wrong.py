@@ -456,14 +456,6 @@ def padded_rnn(table, lengths, h, w, u, steps):
     return h
 
 
-# %% wrong="multiplies_by_the_mask" question="padded_rnn" check="padding_does_not_touch_the_state" says="0 * NaN is NaN"
-def padded_rnn(table, lengths, h, w, u, steps):
-    for i in range(steps):
-        mask = mt.where(lengths > float(i), 1.0, 0.0)
-        h = mask * cell(row(table, Constant(i)), h, w, u) + (1.0 - mask) * h
-    return h
-
-
 # %% wrong="always_the_first_symbol" question="padded_rnn" check="full_sentences_are_read_to_the_end" says="the i-th on row i"
 def padded_rnn(table, lengths, h, w, u, steps):
     for i in range(steps):

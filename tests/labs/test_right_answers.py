@@ -54,6 +54,13 @@ OTHERWISE = [  # lab, question, words of its solution, other words that are as r
         "[adjoint.get(node) for node in wanted]",
         "tuple(adjoint.get(node) for node in wanted)",
     ),
+    (  # a mask that multiplies keeps what is random out as well
+        "05_control_flow",
+        "padded_rnn",
+        "h = mt.where(lengths > float(i), cell(row(table, Constant(i)), h, w, u), h)",
+        "mask = mt.where(lengths > float(i), 1.0, 0.0)\n"
+        "        h = mask * cell(row(table, Constant(i)), h, w, u) + (1.0 - mask) * h",
+    ),
     (
         "05_control_flow",
         "gradient_rules",
