@@ -1,6 +1,5 @@
 # Everything a learner, a member of staff or a developer types. Each target sets up what it needs.
 SHELL := bash
-PYTHON ?= python3
 export PYTHON
 unexport VIRTUAL_ENV # what works here is .venv, whichever is active where this is typed
 BIN := .venv/bin
@@ -66,10 +65,10 @@ solve: setup ## solve all labs from their starters, in order, and grade them
 	@$(BIN)/python scripts/solve_labs.py
 
 test-gpu: ## the tests that need a CUDA device; no set-up, no network
-	@$(PYTHON) scripts/gpu.py test
+	@$(or $(PYTHON),python3) scripts/gpu.py test
 
 bench-gpu: ## the tables of a CUDA device; no set-up, no network
-	@$(PYTHON) scripts/gpu.py bench
+	@$(or $(PYTHON),python3) scripts/gpu.py bench
 
 clean: ## remove what setup and the builds made; labs in progress (work/) stay
 	@rm -rf .venv build dist *.egg-info docs/_build .mypy_cache .ruff_cache .hypothesis

@@ -170,6 +170,35 @@ def test_another_python_makes_the_environment_anew(checkout: Path, python: str) 
     assert not left.exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "version", "chosen"),
+    [
+        ("--enable-shared", "(3, 11)", "the system's"),
+        ("--enable-shared --enable-optimizations", "(3, 11)", "of PATH"),
+        ("--enable-shared", "(3, 12)", "of PATH"),
+        ("--enable-shared", "", "of PATH"),  # as where the system's has no venv
+    ],
+)
+def test_the_systems_python_takes_the_place_of_one_built_without_optimization(
+    checkout: Path, python: str, options: str, version: str, chosen: str
+) -> None:
+    def write(name: str, title: str, version: str) -> None:
+        (checkout / name).write_text(
+            '#!/bin/sh\ncase "$*" in\n'
+            f"*CONFIG_ARGS*) case '{options}' in *optimizations*) exit 1 ;; esac; exit ;;\n"
+            f"*ensurepip*) echo '{version}'; [ '{version}' ]; exit ;;\n"
+            f'-V) echo "{title}"; exit ;;\nesac\nexec {python} "$@"\n'
+        )
+        (checkout / name).chmod(0o755)
+
+    write("python3", "of PATH", "(3, 11)")
+    write("system", "the system's", version)
+    path = f"{checkout}:{os.environ['PATH']}"
+    system = str(checkout / "system")
+    output = set_up(checkout, "", PATH=path, SYSTEM_PYTHON=system)
+    assert f"making .venv with {chosen} (" in output
+
+
 def test_another_index_of_torch_installs_again_once(checkout: Path, python: str) -> None:
     set_up(checkout, python)
     left = checkout / ".venv" / "left"
