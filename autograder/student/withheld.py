@@ -112,13 +112,19 @@ class _Withholds(MetaPathFinder):
         specs = (finder.find_spec(fullname, path, target) for finder in later)
         spec = next((spec for spec in specs if spec is not None), None)
         if spec is not None and spec.loader is not None:
-            load = spec.loader.exec_module
+            loader: Any = spec.loader
+            load = loader.exec_module
 
             def load_and_take(module: ModuleType) -> None:
                 load(module)
                 _take(own, self.note)
 
-            vars(spec.loader)["exec_module"] = load_and_take
+            if isinstance(loader, type):  # which all modules within the interpreter share
+                loads = {"exec_module": staticmethod(load_and_take)}
+                loader = type(loader.__name__, (loader,), loads)
+                spec.loader = loader
+            else:
+                vars(loader)["exec_module"] = load_and_take
         return spec
 
 

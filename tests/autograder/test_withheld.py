@@ -3,6 +3,7 @@
 import functools
 import gc
 import importlib
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -126,6 +127,20 @@ def test_a_function_in_c_is_withheld_by_its_name(package: Path) -> None:
     with pytest.raises(StudentError, match=r"inner.sqrt: .* Write it out"):
         LocalStudent({"f": lambda x: inner.sqrt(x)}, withheld=withheld).call("f", 4.0)
     assert inner.sqrt(4.0) == 2.0
+
+
+def test_a_function_of_a_module_within_the_interpreter_is_withheld_when_it_is_loaded() -> None:
+    code = (
+        "from autograder.student.withheld import withhold\n"
+        "withhold(['xxsubtype:bench'])\n"
+        "import xxsubtype\n"
+        "print(xxsubtype.spamlist(), xxsubtype.__loader__.is_package('xxsubtype'))\n"
+        "xxsubtype.bench\n"
+        "xxsubtype.bench(0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "[] False\n"
+    assert "RuntimeError: xxsubtype.bench: got a call" in done.stderr
 
 
 def test_a_whole_package_cannot_be_imported(package: Path) -> None:
