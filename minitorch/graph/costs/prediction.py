@@ -18,7 +18,7 @@ from ..control.while_op import While
 from ..core.node import Constant, Node
 from ..core.order import list_needed, schedule
 from ..memory.plan import VIEWS
-from ..passes.fused import Fused, FusedReduction
+from ..passes.fused import Fused
 from ..passes.lowering import names_of, runs_of
 from ..passes.matmul_chain import UNKNOWN_SIZE, size_of
 from ..passes.rewrite import simple
@@ -69,7 +69,7 @@ def _beginning_s(node: Node, op: Fused, by_kernel: bool) -> float:
     if unknown(node, *node.inputs):
         return 0.0
     shapes = [_shape(source) for source in node.inputs]
-    folded = len(op.reduction.dims) if isinstance(op, FusedReduction) else 0
+    folded = 0 if op.reduction is None else len(op.reduction.dims)
     whole = np.broadcast_shapes(*shapes)
     runs = runs_of(op.parts, shapes, whole, folded)
     return runs.kernel_s(op.parts) if by_kernel else runs.numpy_s()

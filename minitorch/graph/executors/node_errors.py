@@ -8,7 +8,7 @@ from ...errors import GraphError, MinitorchError
 from ...op import Op, Spec
 from ..core.graph import add_location
 from ..core.node import Node
-from ..passes.fused import FusedSequence
+from ..passes.fused import Fused
 
 
 def explain(node: Node, arrays: Sequence[Any], error: Exception) -> Exception:
@@ -22,9 +22,7 @@ def explain(node: Node, arrays: Sequence[Any], error: Exception) -> Exception:
         Spec(tuple(a.shape), dtype_of(a)) for a in arrays if a is not None and hasattr(a, "dtype")
     ]
     better = complaint(node, specs) if len(specs) == len(arrays) else None
-    if isinstance(error, MinitorchError) and (
-        better is None or not isinstance(node.op, FusedSequence)
-    ):
+    if isinstance(error, MinitorchError) and (better is None or not isinstance(node.op, Fused)):
         return add_location(error, node.built_at, node.name)
     if better is not None:
         return better
@@ -43,7 +41,7 @@ def complaint(node: Node, specs: Sequence[Spec]) -> MinitorchError | None:
     try:
         node.op.infer(*specs)
     except MinitorchError as error:
-        origin = node.op.find_culprit(*specs) if isinstance(node.op, FusedSequence) else None
+        origin = node.op.find_culprit(*specs) if isinstance(node.op, Fused) else None
         name, place = origin or (node.name, node.built_at)
         return add_location(error, place, name)
     return None

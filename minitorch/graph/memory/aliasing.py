@@ -18,7 +18,7 @@ from ...ops.shaping.movement import Reshape
 from ..core.node import Constant, Node
 from ..core.order import before_each, read_by, schedule, select_ordered
 from ..core.variables import Read, StateOp, Variable
-from ..passes.fused import FusedSequence
+from ..passes.fused import Fused
 
 SHAPED = (ExpandTo, Reshape, SumTo)  # read no more of a second input than its shape
 FRESH = frozenset({MatMul, Sum})  # and every row of `ops.rows`
@@ -27,7 +27,7 @@ NOTHING: frozenset[Variable] = frozenset()
 
 def is_fresh(op: Op | None) -> bool:
     """Tell whether the result of `op` never shares memory with an input."""
-    return isinstance(op, Elementwise | FusedSequence) or type(op) in FRESH
+    return isinstance(op, Elementwise | Fused) or type(op) in FRESH
 
 
 def views(of: Collection[Node], order: Sequence[Node], fed: Collection[Node]) -> set[Node]:

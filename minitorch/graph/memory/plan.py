@@ -34,7 +34,7 @@ from ..core.structures import flatten
 from ..core.variables import StateOp
 from ..executors.node_errors import complaint
 from ..operators.random import Random
-from ..passes.fused import Fused, FusedReduction
+from ..passes.fused import Fused
 from .aliasing import running_order
 from .offsets import ALIGNMENT as ALIGNMENT
 from .offsets import Buffer as Buffer
@@ -330,7 +330,7 @@ class Planner:
         """Let elementwise results take over an input that dies there; return those nodes."""
         reusing = []
         for i, node in enumerate(self.order):
-            fuses = isinstance(node.op, Fused) and not isinstance(node.op, FusedReduction)
+            fuses = isinstance(node.op, Fused) and node.op.reduction is None
             if node not in self.made or not (fuses or isinstance(node.op, Elementwise)):
                 continue
             owner = next((self.home[s] for s in node.inputs if self._dies(s, node, i)), None)

@@ -20,7 +20,7 @@ from ...ops.reducing.reduction import Extreme, Mean, Reduction, Sum
 from ..core.node import Node, UnknownShape
 from ..core.order import schedule
 from ..costs.machine import COMMON, machine
-from .fused import Fused, FusedReduction, Origin
+from .fused import Fused, Origin
 from .lowering import Parts, Runs, names_of, program_of, runs_of
 from .rewrite import rebuild, rewrite, simple
 
@@ -150,10 +150,8 @@ class _Group:
         least = self._from_size(node, dtypes)
         if alone and least is None:
             return None
-        if isinstance(node.op, Reduction):
-            fold = FusedReduction(self.parts, dtypes, node.op, least, origins=self.origins)
-            return rebuild(fold, *self.leaves)
-        op = Fused(self.parts, dtypes, least, origins=self.origins)
+        reduction = node.op if isinstance(node.op, Reduction) else None
+        op = Fused(self.parts, dtypes, least, reduction, origins=self.origins)
         return rebuild(op, *self.leaves)
 
     def _from_size(self, node: Node, dtypes: Sequence[DType]) -> int | None:

@@ -29,23 +29,89 @@ Origin = tuple[str, tuple[str, int]]
 """The name of a node, and the file and line that built it."""
 
 
-class FusedSequence(Op):
-    """Operators fused to one.
+class Fused(Op):
+    """Elementwise operators fused to one, and perhaps a reduction on top.
+
+    What is reduced is never stored.
 
     Attributes:
         parts: the operators, inputs first; an integer operand is an input of the whole, a negative
             one the result of part -1 - operand.
+        least: the number of elements from which the kernel computes; None for never.
+        reduction: the operator on top, a sum, a mean or an extreme over the last axes; or None.
         origins: for each part the name and the line of the node that it was.
     """
 
     reads_output = False
 
-    def __init__(self, parts: Parts, origins: Sequence[Origin] = ()) -> None:
-        self.parts, self.origins = tuple(parts), tuple(origins)
-        self._function = _expression(self.parts)
+    def __init__(
+        self,
+        parts: Parts,
+        dtypes: Sequence[DType] = (),
+        least: int | None = None,
+        reduction: Reduction | None = None,
+        *,
+        origins: Sequence[Origin] = (),
+    ) -> None:
+        self.parts, self.origins, self.reduction = tuple(parts), tuple(origins), reduction
+        self.dtypes, self.least = tuple(dtypes), least
+        top = () if reduction is None else ((reduction, (-len(self.parts),)),)
+        self._function = _expression((*self.parts, *top))
+        if least is None:  # nothing to decide at run time
+            self.compute = self._function  # type: ignore[method-assign]
+
+    @functools.cached_property
+    def program(self) -> Program | None:
+        """What a kernel computes, the reduction included, where one can."""
+        return program_of(self.parts, self.dtypes, kernel_reduction(self.reduction))
+
+    @functools.cached_property
+    def kernel(self) -> Kernel:
+        """The kernel of `program`."""
+        return kernel(self.program)
+
+    @property
+    def always_by_kernel(self) -> bool:
+        """Whether NumPy arrays of any size go to the kernel as they are."""
+        return self.reduction is None and self.least == 0
+
+    @property
+    def name(self) -> str:
+        """The reduction's name, then those of the parts, last first."""
+        fused = "fused_" + "_".join(op.name for op, _ in reversed(self.parts))
+        return fused if self.reduction is None else f"{self.reduction.name}_{fused}"
+
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+        least = self.least
+        if xp is np and least is not None and any(a.size >= least for a in arrays):
+            if self.reduction is None:
+                return self.kernel(*arrays)
+            return self._reduce_by_kernel(self.reduction, arrays)
+        return self._function(xp, *arrays)
+
+    def _reduce_by_kernel(self, reduction: Reduction, arrays: Sequence[Array]) -> Array:
+        """Let the kernel fold the last axis, or all of them where they lie in one run."""
+        dims, largest = reduction.dims, max(a.size for a in arrays)
+        in_one = all(a.size == 1 or (a.size == largest and a.flags.c_contiguous) for a in arrays)
+        at_once = len(dims) if in_one else 1
+        total = self.kernel(*arrays, axes=at_once)
+        if at_once < len(dims):
+            rest = tuple(range(total.ndim - len(dims) + 1, total.ndim))
+            total = np.asarray(FOLDS[kernel_reduction(reduction)](total, axis=rest))
+        if isinstance(reduction, Mean):
+            full = np.broadcast_shapes(*[a.shape for a in arrays])
+            total = total / total.dtype.type(np.prod([full[d] for d in dims]))
+        return total.reshape((*total.shape, *([1] * len(dims)))) if reduction.keepdim else total
+
+    def on_device(self, xp: Namespace, *arrays: Array) -> Array:
+        """Return the result of arrays that are not NumPy's: by a kernel where a GPU has them."""
+        program = self.program
+        result = None if program is None else cuda_driver.run_on_device(program, arrays)
+        return self.compute(xp, *arrays) if result is None else result
 
     def infer(self, *specs: Spec) -> Spec:
-        return _infer(self.parts, specs)
+        spec = _infer(self.parts, specs)
+        return spec if self.reduction is None else self.reduction.infer(spec)
 
     def find_culprit(self, *specs: Spec) -> Origin | None:
         """Return the node, as it was before fusion, that cannot take inputs of these specs."""
@@ -62,7 +128,7 @@ class FusedSequence(Op):
         values: list[Node] = []
         for op, operands in self.parts:
             values.append(op(*[values[-1 - i] if i < 0 else inputs[i] for i in operands]))
-        return values[-1]
+        return values[-1] if self.reduction is None else self.reduction(values[-1])
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """Differentiate the parts as they were, rebuilt over the same inputs."""
@@ -70,135 +136,14 @@ class FusedSequence(Op):
         return tuple(gradients(self.unfuse(*inputs), inputs, out_grad, stop_gradients=inputs))
 
     def attributes(self) -> dict[str, object]:
-        return {"parts": self.parts}
-
-
-class Fused(FusedSequence):
-    """Elementwise operators fused to one.
-
-    Attributes:
-        least: the number of elements from which the kernel computes; None for never.
-    """
-
-    def __init__(
-        self,
-        parts: Parts,
-        dtypes: Sequence[DType] = (),
-        least: int | None = None,
-        *,
-        origins: Sequence[Origin] = (),
-    ) -> None:
-        super().__init__(parts, origins)
-        self.dtypes, self.least = tuple(dtypes), least
-        if least is None:  # nothing to decide at run time
-            self.compute = self._function  # type: ignore[method-assign]
-
-    @functools.cached_property
-    def program(self) -> Program | None:
-        """What a kernel computes, where one can."""
-        return program_of(self.parts, self.dtypes)
-
-    @functools.cached_property
-    def kernel(self) -> Kernel:
-        """The kernel of `program`."""
-        return kernel(self.program)
-
-    @property
-    def always_by_kernel(self) -> bool:
-        """Whether NumPy arrays of any size go to the kernel."""
-        return type(self) is Fused and self.least == 0
-
-    @property
-    def name(self) -> str:
-        """The operators' names, last first."""
-        return "fused_" + "_".join(op.name for op, _ in reversed(self.parts))
-
-    def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        if xp is np and self.least is not None and _reaches(self.least, arrays):
-            return self.kernel(*arrays)
-        return self._function(xp, *arrays)
-
-    def on_device(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return the result of arrays that are not NumPy's: by a kernel where a GPU has them."""
-        program = self.program
-        result = None if program is None else cuda_driver.run_on_device(program, arrays)
-        return self.compute(xp, *arrays) if result is None else result
-
-
-class FusedReduction(Fused):
-    """A reduction of fused operators, whose result before the reduction is never stored.
-
-    Attributes:
-        reduction: the operator on top: a sum, a mean or an extreme over the last axes.
-    """
-
-    def __init__(
-        self,
-        parts: Parts,
-        dtypes: Sequence[DType],
-        reduction: Reduction,
-        least: int | None,
-        *,
-        origins: Sequence[Origin] = (),
-    ) -> None:
-        super().__init__(parts, dtypes, least, origins=origins)
-        self.reduction = reduction
-        self._whole = _expression([*self.parts, (reduction, (-len(self.parts),))])
-        if least is None:
-            self.compute = self._whole  # type: ignore[method-assign]
-
-    @functools.cached_property
-    def program(self) -> Program | None:
-        """What a kernel computes, the reduction included, where one can."""
-        return program_of(self.parts, self.dtypes, kernel_reduction(self.reduction))
-
-    @property
-    def name(self) -> str:
-        """The reduction's name, then those of the parts, last first."""
-        return f"{self.reduction.name}_{super().name}"
-
-    def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        if xp is np and self.least is not None and _reaches(self.least, arrays):
-            return self._by_kernel(arrays)
-        return self._whole(xp, *arrays)
-
-    def _by_kernel(self, arrays: Sequence[Array]) -> Array:
-        """Let the kernel fold the last axis, or all of them where they lie in one run."""
-        dims, largest = self.reduction.dims, max(a.size for a in arrays)
-        in_one = all(a.size == 1 or (a.size == largest and a.flags.c_contiguous) for a in arrays)
-        at_once = len(dims) if in_one else 1
-        total = self.kernel(*arrays, axes=at_once)
-        if at_once < len(dims):
-            rest = tuple(range(total.ndim - len(dims) + 1, total.ndim))
-            total = np.asarray(FOLDS[kernel_reduction(self.reduction)](total, axis=rest))
-        if isinstance(self.reduction, Mean):
-            full = np.broadcast_shapes(*[a.shape for a in arrays])
-            total = total / total.dtype.type(np.prod([full[d] for d in dims]))
-        return (
-            total.reshape((*total.shape, *([1] * len(dims)))) if self.reduction.keepdim else total
-        )
-
-    def infer(self, *specs: Spec) -> Spec:
-        return self.reduction.infer(super().infer(*specs))
-
-    def unfuse(self, *inputs: Node) -> Any:
-        """Return the parts and the reduction as they were, over these nodes."""
-        return self.reduction(super().unfuse(*inputs))
-
-    def attributes(self) -> dict[str, object]:
         return {"parts": self.parts, "reduction": self.reduction}
 
 
-def _reaches(least: int, arrays: Sequence[Array]) -> bool:
-    """Tell whether the largest array has so many elements."""
-    return any(a.size >= least for a in arrays)
-
-
-def kernel_reduction(op: Reduction) -> str:
-    """Return the name under which kernels know a reduction."""
+def kernel_reduction(op: Reduction | None) -> str:
+    """Return the name under which kernels know a reduction, "" for none."""
     if isinstance(op, Extreme):
         return "amax" if op.largest else "amin"
-    return "sum"
+    return "" if op is None else "sum"
 
 
 @functools.lru_cache(maxsize=1024)

@@ -26,14 +26,14 @@ from ..core.node import Constant, Node, UnknownShape
 from ..core.order import list_needed, schedule
 from ..costs.machine import machine
 from ..costs.prediction import count_rounds, node_s
-from .fused import FusedSequence
+from .fused import Fused
 from .loops import Remade, capture, each_loop, number_kept_lists, with_loops
 from .rewrite import simple
 
 TOTAL = (Cast, Elementwise, Mean, Permute, Power, Sum)
 """Operators that never fail on one input, whatever its size."""
 VIEWS = (ExpandTo, InsertAxes, RemoveAxes, Reshape, Slice)
-SIZED = (*TOTAL, *VIEWS, Cat, Linear, MatMul, FusedSequence, SumTo)
+SIZED = (*TOTAL, *VIEWS, Cat, Linear, MatMul, Fused, SumTo)
 """Operators that never fail where `infer` has seen all sizes."""
 
 

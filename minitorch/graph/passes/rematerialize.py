@@ -21,10 +21,10 @@ from ..control.liveness import maybe_dead
 from ..core.node import Node, UnknownShape
 from ..core.order import list_needed
 from ..memory.lives import Lives, lives_of
-from .fused import FusedReduction, FusedSequence
+from .fused import Fused
 from .rewrite import may_change, over, simple
 
-CHEAP = (Cast, Elementwise, FusedSequence, LayerNorm, Standardize)
+CHEAP = (Cast, Elementwise, Fused, LayerNorm, Standardize)
 LARGE = 2**17  # bytes of a value from which on its memory counts
 WAIT = 4  # steps between two uses from which on a value counts as waiting
 WORTH = 8  # byte-steps saved for one by which an input must live longer
@@ -61,7 +61,7 @@ def rematerialize(
 def _is_cheap(node: Node, beyond_bytes: int) -> bool:
     """Tell whether a node is a large value that one sweep over its inputs gives."""
     shape = node.shape
-    if not isinstance(node.op, CHEAP) or isinstance(node.op, FusedReduction):
+    if not isinstance(node.op, CHEAP) or getattr(node.op, "reduction", None) is not None:
         return False
     if isinstance(shape, UnknownShape) or None in shape:
         return False

@@ -41,7 +41,7 @@ from minitorch.graph.executors.node_errors import explain
 from minitorch.graph.executors.registry import EXECUTORS
 from minitorch.graph.memory.aliasing import running_order
 from minitorch.graph.memory.plan import ALIGNMENT, LoopPlan, MemoryPlan, memory_plan, sizes_of
-from minitorch.graph.passes.fused import Fused, FusedReduction
+from minitorch.graph.passes.fused import Fused
 from minitorch.graph.passes.lowering import program_of
 from minitorch.graph.shapes.computed import Counting, OfShape
 from minitorch.graph.shapes.deferred import Late, Places
@@ -319,7 +319,7 @@ def _into(node: Node) -> Into:
 
 def _fused_into(op: Fused, out: Array, *arrays: Array) -> None:
     """Compute into `out`, which may be the memory of an input, but not of a reduction's."""
-    if not isinstance(op, FusedReduction) and op.program is not None and engine.available():
+    if op.reduction is None and op.program is not None and engine.available():
         op.kernel(*arrays, out=out)
     else:
         np.copyto(out, op.compute(np, *arrays))
