@@ -10,11 +10,11 @@ Source: measured operator costs as in Jia et al., TASO, SOSP 2019, section 5.2.
 """
 
 import math
+import timeit
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from time import perf_counter
-from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -43,9 +43,6 @@ class Machine:
     """
 
     smallest = 1024
-
-    def __init__(self) -> None:
-        self._known: dict[object, Any] = {}
 
     @cached_property
     def call_s(self) -> float:
@@ -83,11 +80,6 @@ class Machine:
         return self._elements("add" if plain else row)
 
     @property
-    def kernel_compile_s(self) -> float:
-        """Generating and compiling a kernel; infinite where there is no compiler."""
-        return self._kernel("add")[0]
-
-    @property
     def kernel_call_s(self) -> float:
         """Calling a kernel on next to nothing."""
         return self._kernel("add")[1]
@@ -99,7 +91,7 @@ class Machine:
 
     def kernel_run_s(self, ragged: bool) -> float:
         """Beginning a row in a kernel; `ragged`: a row that does not end with a whole vector."""
-        return self._once(("run", ragged), lambda: _kernel_run_s(20 if ragged else 32))
+        return _kernel_run_s(20 if ragged else 32)
 
     @cached_property
     def numpy_run_s(self) -> float:
@@ -111,8 +103,8 @@ class Machine:
         """The product of an m x k and a k x n matrix."""
         flops = 2.0 * m * k * n
         if flops <= LARGEST_PRODUCT:
-            return self._product(m, k, n, dtype.name)
-        return flops * self._product(192, 192, 192, dtype.name) / (2.0 * 192**3)
+            return _product_s(m, k, n, dtype.name)
+        return flops * _product_s(192, 192, 192, dtype.name) / (2.0 * 192**3)
 
     def numpy_s(self, rows: list[str], elements: int) -> float:
         """The rows one after another, each a call."""
@@ -124,32 +116,28 @@ class Machine:
 
     @property
     def spread_s(self) -> float:
-        """The share of a kernel's compilation that counts for one run."""
-        return self.kernel_compile_s / RUNS
+        """The share of a kernel's compilation that counts for one run; infinite without one."""
+        return self._kernel("add")[0] / RUNS
 
-    # Measurements
-
-    def _once(self, key: object, measure: "Callable[[], T]") -> "T":
-        if key not in self._known:
-            self._known[key] = measure()
-        value: T = self._known[key]
-        return value
+    # What `Fixed` says otherwise
 
     def _elements(self, row: str) -> float:
-        return self._once(("row", row), lambda: _row_s(row))
+        return _row_s(row)
 
     def _kernel(self, row: str) -> tuple[float, float, float]:
-        """Return the seconds to compile, to call, and for an element."""
-        return self._once(("kernel", row), lambda: _kernel_s(row))
-
-    def _product(self, m: int, k: int, n: int, dtype: str) -> float:
-        def measure() -> float:
-            a, b = np.ones((m, k), dtype), np.ones((k, n), dtype)
-            return _least_seconds(partial(np.matmul, a, b), inner=1 + int(1e5 / max(m * k * n, 1)))
-
-        return self._once((m, k, n, dtype), measure)
+        return _kernel_s(row)
 
 
+# ── measurements, each made once ────────────────────────────────────────────────────────────────
+
+
+@cache
+def _product_s(m: int, k: int, n: int, dtype: str) -> float:
+    a, b = np.ones((m, k), dtype), np.ones((k, n), dtype)
+    return _least_seconds(partial(np.matmul, a, b), inner=1 + int(1e5 / max(m * k * n, 1)))
+
+
+@cache
 def _row_s(row: str) -> float:
     op = ROWS[row]
     count = 1 if isinstance(op, Unary) else 2 if isinstance(op, Binary) else 3
@@ -159,7 +147,9 @@ def _row_s(row: str) -> float:
         return _least_seconds(partial(op.compute, np, *inputs), inner=2) / ELEMENTS
 
 
+@cache
 def _kernel_s(row: str) -> tuple[float, float, float]:
+    """Return the seconds to compile, to call, and for an element."""
     if not engine.available():
         return math.inf, math.inf, math.inf
     Kernel(Program("float32", ("float",), (Step("neg", (0,)),)))(np.ones(1, "f"))
@@ -175,6 +165,7 @@ def _kernel_s(row: str) -> tuple[float, float, float]:
     return compiled, call, element
 
 
+@cache
 def _kernel_run_s(width: int) -> float:
     if not engine.available():
         return math.inf
@@ -183,15 +174,13 @@ def _kernel_run_s(width: int) -> float:
     return _run_s(task, np.ones((2048, width), np.float32), np.ones(width, np.float32))
 
 
-T = TypeVar("T")
 Floats = npt.NDArray[np.float32]
 
 
 def _run_s(task: Callable[[Floats, Floats], object], x: Floats, row: Floats) -> float:
     """Return what a row costs beyond its elements."""
-    return max(
-        _least_seconds(partial(task, x, row)) - _least_seconds(partial(task, x, x)), 0.0
-    ) / len(x)
+    beyond = _least_seconds(partial(task, x, row)) - _least_seconds(partial(task, x, x))
+    return max(beyond, 0.0) / len(x)
 
 
 class Fixed(Machine):
@@ -208,7 +197,6 @@ class Fixed(Machine):
     numpy_run_s, fresh_byte_s = 9e-9, 3e-10
 
     def __init__(self, kernels: bool = True) -> None:
-        super().__init__()
         self.kernels = kernels
 
     def kernel_run_s(self, ragged: bool) -> float:
@@ -232,13 +220,7 @@ class Fixed(Machine):
 def _least_seconds(work: Callable[[], object], inner: int = 1) -> float:
     """Return the least seconds of one run of `work`, run `inner` times at a stretch."""
     work()
-    times = []
-    for _ in range(REPEATS):
-        begin = perf_counter()
-        for _ in range(inner):
-            work()
-        times.append((perf_counter() - begin) / inner)
-    return min(times)
+    return min(timeit.repeat(work, number=inner, repeat=REPEATS)) / inner
 
 
 _current: list[Machine] = [Machine()]
