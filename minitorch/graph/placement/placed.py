@@ -12,9 +12,8 @@ from ..core.variables import State
 from ..executors.compiled import Step, check_source
 from ..passes.rewrite import PLANNING
 from .consensus import check_same_graph
-from .groups import variables_of
 from .partition import Cutting, Part
-from .place import place
+from .place import place, variables_of
 from .send_recv import Lines, Ranks
 
 
