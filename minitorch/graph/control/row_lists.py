@@ -76,10 +76,8 @@ class Collect(KeepsSpec, StackOp):
     def run(self, state: State, *arrays: Any) -> Any:
         stack, like = arrays
         total = namespace(like).zeros_like(like)
-        order = range(like.shape[0])
-        for i, row in zip(
-            order if self.first_on_top else reversed(order), rows(stack), strict=False
-        ):
+        order = range(like.shape[0])[:: 1 if self.first_on_top else -1]
+        for i, row in zip(order, rows(stack), strict=False):
             if row is not HOLE:
                 total[i] = row
         return total
@@ -88,13 +86,15 @@ class Collect(KeepsSpec, StackOp):
         return build(Spread(self.first_on_top), (out_grad,), kind=HandleNode), None
 
 
-class Grow(Op):
-    """The first input with rows of zeros below it, as many rows as the second has."""
+class Resize(Op):
+    """The first input with as many rows as the second has: cut off, or zeros below."""
 
     reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         x, like = arrays
+        if like.shape[0] <= x.shape[0]:
+            return x[: like.shape[0]]
         out = xp.zeros((like.shape[0], *x.shape[1:]), dtype=x.dtype)
         out[: x.shape[0]] = x
         return out
@@ -103,24 +103,8 @@ class Grow(Op):
         return Spec((specs[1].shape[0], *specs[0].shape[1:]), specs[0].dtype)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """The rows that were there before."""
-        return build(Shrink(), (out_grad, node.inputs[0])), None
-
-
-class Shrink(Op):
-    """The first rows of the first input, as many as the second has."""
-
-    reads_inputs = reads_output = False
-
-    def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        return arrays[0][: arrays[1].shape[0]]
-
-    def infer(self, *specs: Spec) -> Spec:
-        return Spec((specs[1].shape[0], *specs[0].shape[1:]), specs[0].dtype)
-
-    def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """The same with zeros below."""
-        return build(Grow(), (out_grad, node.inputs[0])), None
+        """The rows that were there before, or the same with zeros below."""
+        return build(Resize(), (out_grad, node.inputs[0])), None
 
 
 def rows(stack: Stack) -> list[Any]:

@@ -7,7 +7,7 @@ from ...arrays.library import DTypeLike, as_dtype, int32
 from ...errors import GraphError
 from ..control.loop import while_loop
 from ..control.loop_stacks import empty, has_more, push, without_top
-from ..control.row_lists import Grow, next_row, spread, stack_arrays
+from ..control.row_lists import Resize, next_row, spread, stack_arrays
 from ..control.while_op import KEPT_APART
 from ..core.graph import name_scope
 from ..core.node import Constant, Node, UnknownShape, build, convert
@@ -102,7 +102,7 @@ def _unroll_in_time(
     count = x_TBF.shape[0] if lengths is None else None
     outputs = stack_arrays(last_values[2], written[0], count=count)
     if lengths is not None:
-        outputs = build(Grow(), (outputs, x_TBF))
+        outputs = build(Resize(), (outputs, x_TBF))
     return outputs, rebuild(last_values[3:])
 
 
