@@ -6,7 +6,7 @@ from functools import partial
 from ...errors import GraphError
 from .compiled import Run, Step
 from .interpreter import InterpretedStep
-from .tokens.sequential import TokenStep
+from .tokens.tagged import TokenStep
 
 EXECUTORS: dict[str, tuple[Callable[..., Run], Sequence[str]]] = {
     "compiled": (Step, ()),

@@ -9,8 +9,7 @@ import torch
 
 import minitorch.graph as tf
 from minitorch.graph.control.loop_stacks import DEAD
-from minitorch.graph.executors.tokens.sequential import TokenStep
-from minitorch.graph.executors.tokens.tagged import Tokens
+from minitorch.graph.executors.tokens.tagged import Tokens, TokenStep
 
 AT = np.array([0.7, -0.4, 1.1])
 Program = tuple[Callable[[Any, Any], Any], Callable[[torch.Tensor, int], torch.Tensor]]
@@ -172,12 +171,10 @@ def test_a_frame_is_over_only_when_every_enter_has_come_and_no_token_is_left() -
         fetches, x, n = built(name)
         step = TokenStep(fetches, [x, n])
         for newest in (False, True):
-            ready: list[Any] = []
-            tokens = Tokens(step.program, ready.append)
-            tokens.start()
+            tokens = Tokens(step.program)
             with tf.Session() as session:
-                while ready:
-                    firing = ready.pop() if newest else ready.pop(0)
+                while tokens.ready:
+                    firing = tokens.ready.pop() if newest else tokens.ready.popleft()
                     frame = firing.iteration.frame
                     if frame.frame is not None:  # no frame has ended while it has work
                         assert frame.iterations[firing.iteration.number] is firing.iteration

@@ -13,7 +13,8 @@ from minitorch.errors import GraphError, ShapeError
 from minitorch.graph.executors.tokens.loop_nodes import Enter, Exit, LoopCond, NextIteration
 from minitorch.graph.executors.tokens.lower import Lowered, lower
 from minitorch.graph.executors.tokens.program import Program as Tables
-from minitorch.graph.executors.tokens.sequential import TokenEvent, TokenStep
+from minitorch.graph.executors.tokens.program import TokenEvent
+from minitorch.graph.executors.tokens.tagged import TokenStep
 from minitorch.graph.passes.optimize import flatten
 
 pytestmark = pytest.mark.as_built

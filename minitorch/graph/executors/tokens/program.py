@@ -4,14 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minitorch.arrays.library import CPU, Array, Device
-
 from ...control.liveness import merges
 from ...core.node import Node
 from ...core.order import sources
-from ...core.variables import State
 from ..compiled import check_source
-from ..interpreter import value_of
 from .loop_nodes import Enter, Exit, Frame, NextIteration
 from .lower import Lowered
 
@@ -71,6 +67,7 @@ class Program:
     """The tables of one run, made once: what every node waits for and where its token goes.
 
     Attributes:
+        fed: the nodes that are fed, numbered.
         spots: the nodes.
         fetched: the spots whose values are the result, in order.
         starts: the spots that wait for nothing.
@@ -78,7 +75,7 @@ class Program:
         exits: for each loop its Exits.
     """
 
-    def __init__(self, lowered: Lowered, feeds: Sequence[Node], device: Device = CPU) -> None:
+    def __init__(self, lowered: Lowered, feeds: Sequence[Node]) -> None:
         self.fed = {node: i for i, node in enumerate(feeds)}
         places = {node: i for i, node in enumerate(lowered.nodes)}
         self.spots = [self._spot(node, lowered) for node in lowered.nodes]
@@ -112,11 +109,3 @@ class Program:
         header = merges(node) and any(isinstance(n.op, NextIteration) for n in node.inputs)
         width = sum(slot >= 0 for slot, _ in edges)
         return Spot(node, width, len(edges), frozenset(mortal), merges(node), header)
-
-    def compute(
-        self, i: int, state: State, feeds: Sequence[Array], inputs: Sequence[object]
-    ) -> object:
-        """Return the value of spot `i` for these inputs."""
-        node = self.spots[i].node
-        place = self.fed.get(node)
-        return value_of(node, inputs, state) if place is None else feeds[place]

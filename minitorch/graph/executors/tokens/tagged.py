@@ -1,7 +1,8 @@
-"""Tagged tokens: frames, their iterations, and when each of them is over.
+"""The token executor: a graph run as tagged tokens that move, one operator at a time.
 
-A token's tag says in which run of which loop it is, and in which iteration; an operator fires once
-for each tag, when all its inputs with that tag are there. The rules:
+The graph is lowered, so loops are operators like any other. A token's tag says in which run of
+which loop it is, and in which iteration; an operator fires once for each tag, when all its inputs
+with that tag are there. The rules:
 
 - A dead input makes the operator's token dead, without computing; Merge lives with its first input
   that is alive, and dies only when all are dead. A loop's Merge has one input in iteration 0, from
@@ -16,12 +17,23 @@ for each tag, when all its inputs with that tag are there. The rules:
 Source: Yu et al., Dynamic Control Flow in Large-Scale Machine Learning, EuroSys 2018, section 4.3.
 """
 
-from collections.abc import Callable
+import random
+from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from minitorch.arrays.library import CPU, Array, Device
+
 from ...control.loop_stacks import DEAD
+from ...core.node import Node
+from ...core.variables import State
+from ..interpreter import fetched_value, value_of
+from ..node_errors import explain
 from .loop_nodes import Enter, Exit, Frame, NextIteration
-from .program import CONTROL, Program, Spot
+from .lower import lower
+from .program import CONTROL, OnEvent, Program, Spot, TokenEvent
 
 MISSING = object()
 
@@ -82,31 +94,27 @@ class FrameRun:
 
 
 class Tokens:
-    """The tokens of one run: `start`, and then `finish` for every `Firing` that was computed.
+    """The tokens of one run; each operator that is `ready` is to be computed, then to `finish`.
 
-    Args:
-        ready: called with each operator that may run now.
     Attributes:
+        ready: the operators that may run now, in the order in which they became so.
         fetched: the values of what is fetched, by spot; DEAD for what has not come.
     """
 
-    def __init__(self, program: Program, ready: Callable[[Firing], None]) -> None:
-        self.program, self.ready = program, ready
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.ready: deque[Firing] = deque()
         self.fetched: dict[int, object] = dict.fromkeys(program.fetched, DEAD)
         self.root = FrameRun(None, None, 0)
         self.inner: dict[tuple[Frame, Iteration], FrameRun] = {}
-
-    def start(self) -> None:
-        """Make ready what waits for nothing."""
-        outside = self.root.iterations[0]
-        for spot in self.program.starts:
-            self._make_ready(Firing(spot, outside, [], False))
+        for spot in program.starts:
+            self._make_ready(Firing(spot, self.root.iterations[0], [], False))
 
     def close(self) -> None:
         """Let go of what is left; nothing is kept alive by a run that is over."""
         self.root.iterations.clear()
         self.inner.clear()
-        del self.ready
+        self.ready.clear()
 
     def finish(self, firing: Firing, value: object) -> tuple[FrameRun, int]:
         """Send the token on; return the frame and iteration in which it is now."""
@@ -241,4 +249,75 @@ class Tokens:
 
     def _make_ready(self, firing: Firing) -> None:
         firing.iteration.busy += 1
-        self.ready(firing)
+        self.ready.append(firing)
+
+
+class TokenStep:
+    """The run of `fetches` from `feeds` by tokens; called as a `Step` is.
+
+    Which of the operators that are ready runs next changes nothing in the result.
+
+    Args:
+        shuffle: seed of a random order among what is ready; oldest first unless given.
+        on_event: called with a `TokenEvent` for every operator that fires.
+    """
+
+    def __init__(
+        self,
+        fetches: Sequence[Node],
+        feeds: Sequence[Node],
+        device: Device = CPU,
+        *,
+        shuffle: int | None = None,
+        on_event: OnEvent | None = None,
+    ) -> None:
+        self.fetches = tuple(fetches)
+        self.shuffle, self.on_event = shuffle, on_event
+        lowered = lower(fetches, set(feeds))
+        self.program = Program(lowered, feeds)
+        lowered.untie()
+
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """Return the fetched arrays, copied.
+
+        Raises:
+            GraphError, ShapeError, ...: what went wrong, with the node and the line that built it.
+        """
+        tokens = Tokens(self.program)
+        with np.errstate(all="ignore"):
+            self._run(tokens, state, arrays)
+        values = [tokens.fetched[spot] for spot in self.program.fetched]
+        return tuple(map(fetched_value, self.fetches, values))
+
+    def _run(self, tokens: Tokens, state: State, arrays: Sequence[Array]) -> None:
+        """Let what is ready fire until nothing is."""
+        chance = None if self.shuffle is None else random.Random(self.shuffle)
+        step, ready = 0, tokens.ready
+        try:
+            while ready:
+                if chance is not None:
+                    ready.rotate(-chance.randrange(len(ready)))
+                firing = ready.popleft()
+                value = self.value(firing, state, arrays)
+                frame, iteration = tokens.finish(firing, value)
+                if self.on_event is not None:
+                    node = self.program.spots[firing.spot].node
+                    op_name = type(node).__name__ if node.op is None else node.op.name
+                    dead, where = value is DEAD, (frame.label, iteration)
+                    shown = None if dead else value
+                    self.on_event(TokenEvent(step, node.name, op_name, *where, dead, shown))
+                step += 1
+        finally:
+            tokens.close()
+
+    def value(self, firing: Firing, state: State, arrays: Sequence[Array]) -> object:
+        """Return what an operator gives, or DEAD."""
+        if firing.dead:
+            return DEAD
+        node = self.program.spots[firing.spot].node
+        if node in self.program.fed:
+            return arrays[self.program.fed[node]]
+        try:
+            return value_of(node, firing.inputs, state)
+        except Exception as error:
+            raise explain(node, firing.inputs, error) from error
