@@ -9,6 +9,7 @@ import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ...arrays.allocator import Gaps, Piece
 from ..core.node import Node
 
 ALIGNMENT = 16
@@ -26,6 +27,8 @@ class Buffer:
     offset: int = 0
 
 
+UNBOUNDED = 2**62
+"""Bytes of the gap from which an arena takes what fits nowhere else: it grows as it must."""
 MANY = 2000
 """Buffers from which on they are placed in the order of the run: the other way takes the square."""
 
@@ -60,49 +63,20 @@ def _by_size(buffers: Sequence[Buffer], grain: int) -> list[Buffer]:
 def _by_time(buffers: Sequence[Buffer], grain: int) -> list[Buffer]:
     """Return the buffers with offsets: in the order of the run, each in the smallest gap."""
     gaps, placed = Gaps(), []
+    gaps.add(_piece(0, UNBOUNDED))
     ending: list[tuple[int, int, int]] = []  # the last step of a buffer, its offset and its bytes
     for buffer in sorted(buffers, key=lambda b: b.first):
         while ending and ending[0][0] < buffer.first:
-            gaps.give_back(*heapq.heappop(ending)[1:])
+            gaps.add(_piece(*heapq.heappop(ending)[1:]))
         n_bytes = -(-buffer.n_bytes // grain) * grain
-        offset = gaps.take(n_bytes) if n_bytes else 0
-        heapq.heappush(ending, (buffer.last, offset, n_bytes))
+        offset = 0
+        if n_bytes and (gap := gaps.cut(n_bytes)):
+            offset = gap.start
+            heapq.heappush(ending, (buffer.last, offset, n_bytes))
         placed.append(replace(buffer, offset=offset))
     return placed
 
 
-class Gaps:
-    """The free pieces of an arena that grows as it must: (offset, end), in order, none touching.
-
-    Attributes:
-        top: how far it reaches.
-    """
-
-    def __init__(self) -> None:
-        self.top = 0
-        self._free: list[tuple[int, int]] = []
-
-    def take(self, n_bytes: int) -> int:
-        """Return the offset of a piece: the smallest gap that is wide enough, or a new end."""
-        wide = [(end - start, start) for start, end in self._free if end - start >= n_bytes]
-        if wide:
-            size, start = min(wide)
-            at = bisect.bisect_left(self._free, (start, 0))
-            self._free[at : at + 1] = [(start + n_bytes, start + size)] if size > n_bytes else []
-            return start
-        touches = self._free and self._free[-1][1] == self.top  # the last gap becomes wider
-        start = self._free.pop()[0] if touches else self.top
-        self.top = start + n_bytes
-        return start
-
-    def give_back(self, offset: int, n_bytes: int) -> None:
-        """Make a piece free; gaps that touch become one."""
-        if not n_bytes:
-            return
-        start, end = offset, offset + n_bytes
-        at = bisect.bisect_left(self._free, (start, 0))
-        if at < len(self._free) and self._free[at][0] == end:
-            end = self._free.pop(at)[1]
-        if at and self._free[at - 1][1] == start:
-            at, start = at - 1, self._free.pop(at - 1)[0]
-        self._free.insert(at, (start, end))
+def _piece(start: int, size: int) -> Piece:
+    """Return a piece of the arena, which no memory stands behind yet."""
+    return Piece(None, start, size)  # type: ignore[arg-type]
