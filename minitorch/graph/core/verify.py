@@ -4,7 +4,7 @@ What is inside a loop is checked as well, once for each loop: loops never change
 """
 
 import weakref
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from ...errors import MinitorchError
 from ...op import Op, Spec
@@ -14,19 +14,8 @@ from .node import Node, UnknownShape
 from .order import list_needed, schedule
 from .placeholders import Placeholder
 
-
-class Checked:
-    """The nodes of the graph that was verified last, each with the inputs that it had then."""
-
-    def __init__(self) -> None:
-        self._inputs: dict[Node, tuple[Node, ...]] = {}
-
-    def __contains__(self, node: Node) -> bool:
-        return self._inputs.get(node) is node.inputs
-
-    def become(self, nodes: Iterable[Node]) -> None:
-        """Hold these nodes and no others: what a pass has dropped can be freed."""
-        self._inputs = {node: node.inputs for node in nodes}
+Checked = dict[Node, tuple[Node, ...]]
+"""The nodes of the graph that was verified last, each with the inputs that it had then."""
 
 
 def verify(
@@ -39,7 +28,8 @@ def verify(
 
     Args:
         after: the pass that errors name.
-        checked: nodes that were found right before, from now on those of this graph.
+        checked: nodes that were found right before; from now on those of this graph and no others,
+            so that what a pass has dropped can be freed.
     Raises:
         GraphError: a cycle, an input that is no node, or a shape or dtype that is not what the
             operator infers; names the pass and the node.
@@ -47,11 +37,13 @@ def verify(
     nodes = list_needed(fetches, fed)
     schedule(fetches, fed)  # which refuses a cycle
     right: set[object] = set()
+    before: Checked = {} if checked is None else checked
     for node in nodes:
-        if node.op is not None and node not in fed and (checked is None or node not in checked):
+        if node.op is not None and node not in fed and before.get(node) is not node.inputs:
             _verify_node(node, node.op, after, right)
     if checked is not None:
-        checked.become(nodes)
+        checked.clear()
+        checked.update((node, node.inputs) for node in nodes)
 
 
 def _verify_node(node: Node, op: Op, after: str, right: set[object]) -> None:

@@ -9,10 +9,10 @@ from ..core.node import Node
 from ..core.order import keep_orders, list_needed
 from ..core.structures import flatten
 from ..core.verify import Checked, same_types, verify
-from .algebra import algebra
-from .cse import cse
+from .algebra import algebra, simplifying
+from .cse import cse, sharing
 from .dead_code import dead_code
-from .fold import fold
+from .fold import fold, folding
 from .fuse import fuse
 from .loop_invariants import loop_invariants
 from .loop_values import loop_values
@@ -20,8 +20,8 @@ from .loops import Pass, inside
 from .matmul_chain import matmul_chain
 from .merge_matmuls import merge_matmuls
 from .rematerialize import rematerialize
+from .rewrite import UntilSettled, rewrite
 from .shape_only import shape_only
-from .simplify import simplify
 from .transposes import transposes
 
 PASSES: dict[str, Pass] = {
@@ -63,17 +63,20 @@ def optimize(
     Raises:
         GraphError: no such pass; or a pass broke a type, which is a mistake in the pass.
     """
-    chosen = select_passes(passes)
+    if isinstance(passes, str):
+        raise GraphError(f"optimize: got passes={passes!r}, expected a list. Write [{passes!r}].")
+    for name in passes or ():
+        _find_pass(name)
     leaves: list[Node] = []
     rebuild = flatten(fetches, leaves)
-    checked = Checked()
     with keep_orders():
         fetched, there = list(leaves), set(list_needed(leaves, set(fed)))
         loops = any(isinstance(node.op, While) for node in there)  # no pass makes the first one
-        checked.become(there)  # what is built has the type that its operator infers
+        # what is built has the type that its operator infers
+        checked: Checked = {node: node.inputs for node in there}
         if passes is None:
             leaves = _run_until_unchanged(leaves, set(fed), checked, loops)
-        for name in LAST if passes is None else chosen:
+        for name in LAST if passes is None else passes:
             leaves = run_pass(name, leaves, set(fed), checked, loops)
     for before, after in zip(reversed(fetched), reversed(leaves), strict=True):
         if after not in there:
@@ -81,17 +84,10 @@ def optimize(
     return rebuild(iter(leaves))
 
 
-def select_passes(passes: Sequence[str] | None) -> list[str]:
-    """Return the names of the passes that are asked for, each of which there is.
-
-    Raises:
-        GraphError: there is no such pass, or one name was given where a list is expected.
-    """
-    if isinstance(passes, str):
-        raise GraphError(f"optimize: got passes={passes!r}, expected a list. Write [{passes!r}].")
-    for name in passes or ():
-        _find_pass(name)
-    return list(PASSES if passes is None else passes)
+def simplify(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
+    """Return the fetches as fold, algebra and cse, which make work for each other, leave them."""
+    rule = UntilSettled(folding(fed), simplifying(fetches, fed), sharing(fed))
+    return rewrite(fetches, rule, fed)
 
 
 def _find_pass(name: str) -> Pass:

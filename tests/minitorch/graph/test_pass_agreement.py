@@ -12,10 +12,9 @@ from minitorch.graph.passes.algebra import algebra, simplifying
 from minitorch.graph.passes.cse import cse, sharing
 from minitorch.graph.passes.fold import fold, folding
 from minitorch.graph.passes.loops import Pass, inside
-from minitorch.graph.passes.optimize import PASSES, run_pass, same_nodes, verify_pass
+from minitorch.graph.passes.optimize import PASSES, run_pass, same_nodes, simplify, verify_pass
 from minitorch.graph.passes.rematerialize import rematerialize
 from minitorch.graph.passes.rewrite import rebuild, rewrite, simple
-from minitorch.graph.passes.simplify import simplify
 from minitorch.ops.elementwise import binary
 from tests.minitorch.graph import random_graphs as graphs
 
