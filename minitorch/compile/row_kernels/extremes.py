@@ -104,7 +104,5 @@ def _store(k: RowText, places: str, at: str, mask: str | None) -> None:
     t.store(wide, t.at(k.bases[1], t.plus(k.first, at), "i64"), mask, element="i64")
 
 
-EXTREMES = {
-    "place_of_largest": (2, partial(_place_of_extreme, largest=True)),
-    "place_of_smallest": (2, partial(_place_of_extreme, largest=False)),
-}
+place_of_largest = partial(_place_of_extreme, largest=True)
+place_of_smallest = partial(_place_of_extreme, largest=False)

@@ -172,11 +172,3 @@ def plane_log_softmax(k: RowText) -> None:
         b.sum_powers()
         b.each(finish)
         b.sweep(shift)
-
-
-PLANES = {
-    "plane_loss": (4, plane_loss),
-    "plane_gradient": (4, plane_gradient),
-    "plane_softmax": (2, plane_softmax),
-    "plane_log_softmax": (2, plane_log_softmax),
-}

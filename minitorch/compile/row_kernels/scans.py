@@ -1,4 +1,4 @@
-"""Bodies of kernels that run along lines: sums, products and first-order recurrences.
+"""Bodies of kernels that run along lines: sums, products, recurrences; sums of ranges of lines.
 
 A row is `n` numbers, whose lines have their elements `rows` apart; where `first` is 1 they are run
 along from their ends. What goes on from step to step is in double, as in torch.
@@ -87,10 +87,37 @@ def _by_last(t: Text, inputs: list[str], before: str) -> tuple[str, str]:
     return value, t.mul(inputs[0], value)
 
 
-SCANS = {
-    "running_sum": (2, partial(_scan, start=0.0, step=_add)),
-    "running_product": (2, partial(_scan, start=1.0, step=_multiply)),
-    "recurrence": (3, partial(_scan, start=0.0, step=_by_own)),
-    "recurrence_by_last": (3, partial(_scan, start=0.0, step=_by_last)),
-}
-"""x, out; a, b, out of recurrences: out[i] = a[i]·out[i-1] + b[i], or by a[i-1], the last one's."""
+# x, out; a, b, out of recurrences: out[i] = a[i]·out[i-1] + b[i], or by a[i-1], the last one's
+running_sum = partial(_scan, start=0.0, step=_add)
+running_product = partial(_scan, start=1.0, step=_multiply)
+recurrence = partial(_scan, start=0.0, step=_by_own)
+recurrence_by_last = partial(_scan, start=0.0, step=_by_last)
+
+
+def range_sums(k: RowText) -> None:
+    """x, starts, stops, out: out[j] = Σ x[i] for starts[j] ≤ i < stops[j], along each line.
+
+    A row is `n` numbers, whose lines have their elements `rows` apart; there are `first` ranges.
+    """
+    t, (n, apart, count) = k.t, k.integers
+    single = t.beside(t.dtype, 1, "s")
+    totals = t.variable(), single.variable()
+    with t.loop("r", "%hi", 1, "%lo") as r, t.loop("j", count) as j:
+        start, stop = (
+            t.emit(f"load i64, ptr {t.at(base, j, 'i64')}, align 8") for base in k.bases[1:3]
+        )
+        source, into = t.times(r, n), t.times(t.plus(t.times(r, count), j), apart)
+
+        def add_up(text: Text, total: str, v: str, mask: str | None) -> None:
+            text.store(text.number(0.0), total)
+            with t.loop("i", stop, 1, start) as i:
+                place = text.plus(t.plus(source, t.times(i, apart)), v)
+                value = text.load(text.at(k.bases[0], place, t.scalar), mask)
+                text.store(text.add(text.load(total), value), total)
+            at = text.at(k.bases[3], text.plus(into, v), t.scalar)
+            text.store(text.load(total), at, mask)
+
+        with t.when(t.emit(f"icmp eq i64 {apart}, 1")):
+            add_up(single, totals[1], "0", None)
+        with t.when(t.emit(f"icmp ne i64 {apart}, 1")):
+            t.each(lambda v, mask: add_up(t, totals[0], v, mask), apart)
