@@ -4,7 +4,6 @@ May import: code_cache, engine, kernels, pool, text; allocator.
 """
 
 import functools
-import struct
 from typing import Any
 
 import numpy as np
@@ -42,6 +41,5 @@ def convert(array: _Array) -> _Array:
     """Return a contiguous array of float16 as float32, or the other way round."""
     widens = array.dtype == np.float16
     out = allocator.empty(array.shape, np.dtype(np.float32 if widens else np.float16))
-    table = struct.pack("2q", *kernels.places_of((array, out)))
-    pool.share(_function(widens).call, array.size, pool.GRAIN, table)
+    kernels.run(_function(widens), (array, out), (), array.size, pool.GRAIN)
     return out

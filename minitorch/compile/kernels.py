@@ -210,6 +210,21 @@ HEAD = object.__basicsize__
 """Bytes from the beginning of an array's object to where its address is written."""
 
 
+def run(
+    function: Function,
+    arrays: Sequence[_Array],
+    numbers: Sequence[int],
+    total: int,
+    grain: int = 1,
+) -> None:
+    """Let the threads share a function that gets the arrays' places, then the numbers.
+
+    Its code is there as long as somebody holds it.
+    """
+    table = struct.pack(f"{len(arrays) + len(numbers)}q", *places_of(arrays), *numbers)
+    pool.share(function.call, total, grain, table)
+
+
 @functools.cache
 def kernel(program: Program) -> Kernel:
     """Return the kernel of a program, the same for equal programs; nothing is compiled yet."""

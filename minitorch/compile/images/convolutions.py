@@ -13,7 +13,7 @@ column, so that the places of a line lie side by side; many samples lie last, as
     convolve    result[o, place] = bias[o] + Σₖ weights[o, k] · image[place + offset k]
     gather      weights[o, k] = Σ over places of result[o, place] · image[place + offset k]
 
-May import: allocator, depthwise, layouts, lines; engine, tasks, text.
+May import: allocator, depthwise, layouts, lines; engine, kernels, tasks, text.
 """
 
 import functools
@@ -26,11 +26,12 @@ import numpy as np
 
 from ...arrays import allocator
 from .. import engine
+from ..kernels import run
 from ..tasks import ITEM_BYTES, MANY
 from ..text import KERNEL, Text
 from .depthwise import Depthwise, depthwise_of
 from .layouts import Layout
-from .lines import SAMPLES_FIRST, run
+from .lines import SAMPLES_FIRST
 
 _Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]

@@ -7,7 +7,7 @@ is padded or cut into phases (`window_loops`).
     back        image[y, x] = Σ w[i, j] · result[(y + padding - i) / stride, ...], where it divides
     gather      w[i, j] = Σ result[y, x] · image[y · stride + i - padding, ...]
 
-May import: engine, lines, rows, text, window_loops.
+May import: engine, kernels, lines, rows, text, window_loops.
 Source of depthwise layers: Howard et al., arXiv:1704.04861, 2017.
 """
 
@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 
 from .. import engine
+from ..kernels import run
 from ..rows import across
 from ..text import KERNEL
-from .lines import Head, describe, empty_images, lanes_for, move_samples, put_in_order, run
+from .lines import Head, describe, empty_images, lanes_for, move_samples, put_in_order
 from .window_loops import Columns, Shape, Sizes, back_kernel, fold_windows, match_rows, row_blocks
 
 _Array = np.ndarray[Any, Any]

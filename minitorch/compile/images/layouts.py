@@ -8,7 +8,7 @@ and columns of the copy begin, so any stride and dilation is a matter of numbers
     columns   a run of numbers for each column: all samples that lie last in the image too
     turned    blocks of samples by columns, turned around in registers: samples that lie first
 
-May import: allocator, engine, lines, text.
+May import: allocator, engine, kernels, lines, text.
 """
 
 import functools
@@ -21,8 +21,9 @@ import numpy as np
 
 from ...arrays import allocator
 from .. import engine
+from ..kernels import run
 from ..text import KERNEL, Text
-from .lines import Head, describe, empty_images, lanes_for, put_in_order, run
+from .lines import Head, describe, empty_images, lanes_for, put_in_order
 
 _Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]

@@ -3,18 +3,17 @@
 A line is a row of one plane (N, C, H, W), or of many samples' that lie last (C, H, W, N). A row
 outside of the image is read from a line of zeros, columns outside are lanes that a mask leaves out.
 
-May import: allocator, engine, kernels, panels, pool, tasks, text.
+May import: allocator, panels, tasks, text.
 """
 
 import itertools
-import struct
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...arrays import allocator
-from .. import engine, kernels, panels, pool
+from .. import panels
 from ..tasks import MANY
 from ..text import Text
 
@@ -59,18 +58,6 @@ def lanes_for(dtype: str, length: int) -> int:
     while lanes > 4 and length <= lanes // 2:
         lanes //= 2
     return lanes
-
-
-def run(
-    kernel: engine.Function,
-    arrays: Sequence[_Array],
-    numbers: Sequence[int],
-    total: int,
-    grain: int = 1,
-) -> None:
-    """Let the threads share a kernel, whose code is there as long as somebody holds it."""
-    table = struct.pack(f"{len(arrays) + len(numbers)}q", *kernels.places_of(arrays), *numbers)
-    pool.share(kernel.call, total, grain, table)
 
 
 class Plane:

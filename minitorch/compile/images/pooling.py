@@ -3,7 +3,7 @@
 Windows are read as those of depthwise convolutions are. Of equal elements the first counts, of NaN,
 which are larger than any number, the last, as in PyTorch.
 
-May import: convolutions, depthwise, lines, window_loops; engine, text.
+May import: convolutions, depthwise, lines, window_loops; engine, kernels, text.
 """
 
 import functools
@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from .. import engine
+from ..kernels import run
 from ..text import KERNEL
 from .convolutions import are_served
 from .depthwise import LEAST, MOST_STRIDE, MOST_TERMS, Depthwise
-from .lines import Head, describe, empty_images, move_samples, put_in_order, run
+from .lines import Head, describe, empty_images, move_samples, put_in_order
 from .window_loops import Shape, Sizes, back_kernel, fold_windows
 
 _Array = np.ndarray[Any, Any]

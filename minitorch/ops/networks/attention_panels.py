@@ -49,13 +49,13 @@ class TurnedRows:
         if not self._packs or a.shape[-2] < compiled.FEW or a.strides[-1] != a.itemsize:
             product: Array = np.matmul(a, self._b[..., :count, :].swapaxes(-1, -2))
             return product
-        from ...compile import panels, short_products
+        from ...compile import panels as packed
 
         first = (0,) * (a.ndim - 2)
         if self._packed is None:
-            self._packed = panels.pack_weights(self._b[first][None])
+            self._packed = packed.pack_weights(self._b[first][None])
         out = np.empty((*a.shape[:-1], count), a.dtype)
-        short_products.product(a[first], self._packed, out[first])
+        packed.product(a[first], self._packed, out[first])
         return out
 
 

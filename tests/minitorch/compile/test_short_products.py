@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import minitorch
-from minitorch.compile import panels, short_products
+from minitorch.compile import panels
 from minitorch.ops.elementwise import compiled
 from minitorch.ops.networks import attention_panels
 from minitorch.ops.networks.attention_panels import TurnedRows
@@ -31,7 +31,7 @@ def drawn(*shape: int, dtype: str = "float32") -> Any:
 def test_a_kernel_computes_what_numpy_does(m: int, k: int, n: int, dtype: str) -> None:
     a, b = drawn(m, k, dtype=dtype), drawn(130, k, dtype=dtype)
     out = np.full((m, n), np.nan, dtype)
-    short_products.product(a, panels.pack_weights(b[None]), out)
+    panels.product(a, panels.pack_weights(b[None]), out)
     np.testing.assert_allclose(out, a @ b[:n].T, atol=1e-5 if dtype == "float32" else 1e-13)
 
 
@@ -44,21 +44,21 @@ def test_matrices_of_any_strides_are_taken(count: int) -> None:
 
 @pytest.mark.parametrize(("rows", "terms"), [(300, 200), (20, 8)])
 def test_other_sizes_are_blas(rows: int, terms: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(short_products, "product", None)
+    monkeypatch.setattr(panels, "product", None)
     a, b = drawn(1, 64, terms), drawn(1, rows, terms)
     np.testing.assert_allclose(TurnedRows(b).product(a, rows), a @ b.swapaxes(1, 2), atol=1e-4)
 
 
 def test_narrower_registers_leave_all_to_blas(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attention_panels, "_outruns_blas", lambda: False)
-    monkeypatch.setattr(short_products, "product", None)
+    monkeypatch.setattr(panels, "product", None)
     a, b = drawn(1, 64, 8), drawn(1, 300, 8)
     np.testing.assert_allclose(TurnedRows(b).product(a, 300), a @ b.swapaxes(1, 2), atol=1e-5)
 
 
 def test_the_first_products_may_come_at_once() -> None:
     a, b = drawn(1, 64, 16), drawn(1, 300, 16)
-    short_products._function.cache_clear()
+    panels._product.cache_clear()
     panels._packing.cache_clear()
     with ThreadPoolExecutor(8) as pool:
         products = list(pool.map(lambda _: TurnedRows(b).product(a, 300), range(64)))
@@ -71,13 +71,13 @@ def test_long_attention_takes_them_there_and_back(
     causal: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken = []
-    real = short_products.product
+    real = panels.product
 
     def product_seen(*arrays: Any) -> None:
         taken.append(arrays[2].shape)
         real(*arrays)
 
-    monkeypatch.setattr(short_products, "product", product_seen)
+    monkeypatch.setattr(panels, "product", product_seen)
     q, k, v = (
         minitorch.tensor(drawn(1, 1024, 8 + i)[..., :8], requires_grad=True) for i in range(3)
     )
