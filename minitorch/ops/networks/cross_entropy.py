@@ -26,12 +26,14 @@ from .softmax import LogSoftmax, Softmax
 
 
 class CrossEntropy(OfClasses):
-    """Mean over rows of ln Σ exp x - x[class]: one pass, no table of probabilities."""
+    """ln Σ exp x - x[class] of each row, 0 for the class that does not count; or their mean."""
 
     name = "cross_entropy"
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
         losses, n = _losses(xp, x, index, self)
+        if not self.mean:
+            return losses
         if xp is np:
             mean: Array = np.add.reduce(losses, axis=None)
             mean /= x.dtype.type(n)
@@ -39,7 +41,7 @@ class CrossEntropy(OfClasses):
         return cast(xp.sum(losses) / n, dtype_of(x))
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return a 0-d spec.
+        """Return the spec of the losses, or of one number.
 
         Raises:
             ShapeError: not (n, classes) and (n,).
@@ -50,56 +52,16 @@ class CrossEntropy(OfClasses):
             raise ShapeError(
                 f"cross_entropy: got logits {x}, classes {index}, expected (n, classes) and (n,)."
             )
-        return Spec((), specs[0].dtype)
+        return Spec(() if self.mean else rows, specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return (softmax - one hot) / n, times the gradient."""
-        x, index = node.inputs
-        return apply(CrossEntropyGrad(self.ignore_index, self.smoothing), x, index, out_grad), None
-
-
-class CrossEntropyGrad(KeepsSpec, OfClasses):
-    """(softmax x - one hot) · g / n: the gradient of `CrossEntropy`, itself differentiable."""
-
-    def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
-        if xp is np:
-            counted, n = _select_counted(index, self.ignore_index)
-            share = np.asarray(g / x.dtype.type(n))
-            return _shares(np, x, index, share, self, counted)
-        count = xp.sum(cast(index != self.ignore_index, np.dtype(np.int64)))
-        return _shares(xp, x, index, g / count, self)
-
-    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Softmax has the derivative y (v - Σ v y); the one hot part has none."""
-        x, index, g = node.inputs
-        counts = ne(index, self.ignore_index)
-        share = where(counts, 1.0 / cast_to(sum(counts), x.dtype), 0.0)
-        weighted = insert_axes(share, (1,)) * out_grad
-        y = apply(Softmax(1), x)
-        curved = weighted * y - y * sum(weighted * y, 1, True)
-        slope = apply(self, x, index, g * 0.0 + 1.0)
-        return curved * g, None, sum(slope * out_grad)
-
-
-class ClassLosses(OfClasses):
-    """ln Σ exp x - x[class] of each row; 0 for the class that does not count."""
-
-    name = "class_losses"
-
-    def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
-        return _losses(xp, x, index, self)[0]
-
-    def infer(self, *specs: Spec) -> Spec:
-        return Spec((*specs[0].shape[:1], *specs[0].shape[2:]), specs[0].dtype)
-
-    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return softmax - one hot of each row, times its gradient."""
-        back = ClassLossesGrad(self.ignore_index, self.smoothing)
+        """Return softmax - one hot of each row, times its gradient, or times its share of one."""
+        back = CrossEntropyGrad(self.ignore_index, self.smoothing, self.mean)
         return apply(back, *node.inputs, out_grad), None
 
 
-class WeightedLoss(ClassLosses):
-    """The sum of the same times a share each."""
+class WeightedLoss(CrossEntropy):
+    """The sum of the losses times a share each."""
 
     name = "weighted_cross_entropy"
 
@@ -114,28 +76,34 @@ class WeightedLoss(ClassLosses):
         x, index, share = node.inputs
         how, by_share = (self.ignore_index, self.smoothing), None
         if node.wants[2]:
-            by_share = apply(ClassLosses(*how), x, index) * out_grad
-        return apply(ClassLossesGrad(*how), x, index, share * out_grad), None, by_share
+            by_share = apply(CrossEntropy(*how), x, index) * out_grad
+        return apply(CrossEntropyGrad(*how), x, index, share * out_grad), None, by_share
 
 
-class ClassLossesGrad(KeepsSpec, OfClasses):
-    """(softmax x - one hot) · g of each row: the gradient of `ClassLosses`."""
+class CrossEntropyGrad(KeepsSpec, OfClasses):
+    """(softmax x - one hot) · g of each row, of their mean with g / n, itself differentiable."""
 
     axis = 1  # of the classes
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
-        counted = _select_counted(index, self.ignore_index)[0] if xp is np else None
-        return _shares(xp, x, index, g, self, counted)
+        if xp is np:
+            counted, n = _select_counted(index, self.ignore_index)
+            g = np.asarray(g / x.dtype.type(n)) if self.mean else g
+            return _shares(np, x, index, g, self, counted)
+        if self.mean:
+            g = g / xp.sum(cast(index != self.ignore_index, np.dtype(np.int64)))
+        return _shares(xp, x, index, g, self)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Softmax has the derivative y (v - Σ v y); the one hot part has none."""
         x, index, g = node.inputs
-        axis, counted = self.axis % len(x.shape), g
-        if self.ignore_index != NONE:
-            counted = where(ne(index, self.ignore_index), g, 0.0)
-        flow = insert_axes(counted, (axis,)) * out_grad
+        axis, counts = self.axis % len(x.shape), ne(index, self.ignore_index)
+        share = where(counts, g / cast_to(sum(counts), x.dtype) if self.mean else g, 0.0)
+        flow = insert_axes(share, (axis,)) * out_grad
         y = apply(Softmax(axis), x)
         slope = apply(self, x, index, g * 0.0 + 1.0)
-        return flow * y - y * sum(flow * y, axis, True), None, sum(slope * out_grad, axis)
+        by_g = sum(slope * out_grad, None if self.mean else axis)
+        return flow * y - y * sum(flow * y, axis, True), None, by_g
 
 
 def _losses(xp: Namespace, x: Array, index: Array, op: OfClasses) -> tuple[Array, Any]:
@@ -267,11 +235,11 @@ def _hard(
     elif rank > 3:
         x, classes = flatten(x, 2), flatten(target, 1)
     if weight is None and reduction == "mean":
-        return apply(CrossEntropy(ignore, smoothing), x, classes)
+        return apply(CrossEntropy(ignore, smoothing, True), x, classes)
     if weight is not None and reduction != "none":
         shares = apply(ClassShares(ignore, reduction == "mean"), cast_to(weight, x.dtype), classes)
         return apply(WeightedLoss(ignore, smoothing), x, classes, shares)
-    losses = apply(ClassLosses(ignore, smoothing), x, classes)
+    losses = apply(CrossEntropy(ignore, smoothing), x, classes)
     return weigh(losses, classes, weight, ignore, reduction, target)
 
 

@@ -54,14 +54,15 @@ def select_counted_rows(
 class OfClasses(Op):
     """Base of the operators of logits (n, classes) and classes (n,), or (n, classes, m) and (n, m).
 
-    One class does not count; of each target `smoothing` is spread over all classes.
+    One class does not count; of each target `smoothing` is spread over all classes; `mean` is
+    whether of all rows' losses it is their mean.
     """
 
     on_arrays = True
     reads_output = False
 
-    def __init__(self, ignore_index: int, smoothing: float = 0.0) -> None:
-        self.ignore_index, self.smoothing = ignore_index, smoothing
+    def __init__(self, ignore_index: int, smoothing: float = 0.0, mean: bool = False) -> None:
+        self.ignore_index, self.smoothing, self.mean = ignore_index, smoothing, mean
 
 
 class Picked(OfClasses):
@@ -70,10 +71,6 @@ class Picked(OfClasses):
     reads_inputs = False
     reads_indices = True
     name = "nll_loss"
-
-    def __init__(self, ignore_index: int, mean: bool) -> None:
-        super().__init__(ignore_index)
-        self.mean = mean
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
         safe, counts, n = select_counted_rows(xp, index, x.shape[1], self.ignore_index, self.name)
@@ -92,7 +89,7 @@ class Picked(OfClasses):
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return zeros with minus the gradient's share at the classes."""
-        return apply(PickedGrad(self.ignore_index, self.mean), *node.inputs, out_grad), None
+        return apply(PickedGrad(self.ignore_index, mean=self.mean), *node.inputs, out_grad), None
 
 
 class PickedGrad(KeepsSpec, OfClasses):
@@ -100,10 +97,6 @@ class PickedGrad(KeepsSpec, OfClasses):
 
     reads_inputs = False
     reads_indices = True
-
-    def __init__(self, ignore_index: int, mean: bool) -> None:
-        super().__init__(ignore_index)
-        self.mean = mean
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
         """Return the gradient of the log-probabilities."""
@@ -121,7 +114,11 @@ class PickedGrad(KeepsSpec, OfClasses):
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """By g what is picked of the gradient; by x nothing."""
-        return None, None, apply(Picked(self.ignore_index, self.mean), out_grad, node.inputs[1])
+        return (
+            None,
+            None,
+            apply(Picked(self.ignore_index, mean=self.mean), out_grad, node.inputs[1]),
+        )
 
 
 def _first_places(x: Array) -> Array:
@@ -206,6 +203,6 @@ def nll_loss(
     elif len(x.shape) > 3:
         x, classes = flatten(x, 2), flatten(classes, 1)
     if weight is None and reduction == "mean":
-        return apply(Picked(ignore_index, True), x, classes)
-    losses = apply(Picked(ignore_index, False), x, classes)
+        return apply(Picked(ignore_index, mean=True), x, classes)
+    losses = apply(Picked(ignore_index), x, classes)
     return weigh(losses, classes, weight, ignore_index, reduction, target)

@@ -15,7 +15,7 @@ from ...op import Gradients, Methods, Op, Spec, apply
 from ..reducing.reduction import sum
 from ..shaping.broadcasting import sum_to
 from ..shaping.movement import insert_axes
-from .cross_entropy import ClassLosses, ClassLossesGrad
+from .cross_entropy import CrossEntropy, CrossEntropyGrad
 from .softmax import LogSoftmax, Softmax
 
 
@@ -76,7 +76,7 @@ class SoftCrossEntropyGrad(Op):
         return by_g, sum_to(by_labels, labels), sum_to(by_logits, logits)
 
 
-class SparseCrossEntropy(ClassLosses):
+class SparseCrossEntropy(CrossEntropy):
     """-log softmax(logits) at the class of each row; inputs logits, labels (integers)."""
 
     name = "sparse_softmax_cross_entropy_with_logits"
@@ -101,7 +101,7 @@ class SparseCrossEntropy(ClassLosses):
         return apply(SparseCrossEntropyGrad(), *node.inputs, out_grad), None
 
 
-class SparseCrossEntropyGrad(ClassLossesGrad):
+class SparseCrossEntropyGrad(CrossEntropyGrad):
     """g (softmax(logits) - one_hot(labels)); inputs logits, labels (integers), g."""
 
     axis = -1
