@@ -83,76 +83,51 @@ def _matrix(grid: Grid, dtype: DType) -> Array:
 
 
 class Resample(AlongDim):
-    """Weighted sums of neighbours along the axis `dim`, one for each place of a grid."""
+    """Weighted sums of neighbours along the axis `dim`, one for each place of a grid.
+
+    The other way round each old element gets its shares of the new ones, which is the gradient.
+    """
 
     reads_inputs = reads_output = False
     name = "interpolate"
 
-    def __init__(self, dim: int, grid: Grid) -> None:
+    def __init__(self, dim: int, grid: Grid, turned: bool = False) -> None:
         super().__init__(dim)
-        self.grid = grid
+        self.grid, self.turned = grid, turned
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        place = native_device_of(x)
+        """Return the sums; of the other way as a product of matrices."""
+        place, dtype = native_device_of(x), host_dtype(dtype_of(x))
+        if self.turned:
+            matrix = xp.asarray(_matrix(self.grid, dtype), **place)
+            return xp.moveaxis(xp.moveaxis(x, self.dim, -1) @ matrix, -1, self.dim)
         rest = (1,) * (len(x.shape) - self.dim - 1)
         total: Array = xp.zeros((), dtype=x.dtype, **place)
-        for places, weights in zip(*_taps(self.grid, host_dtype(dtype_of(x))), strict=True):
+        for places, weights in zip(*_taps(self.grid, dtype), strict=True):
             taken = xp.take(x, xp.asarray(places, **place), axis=self.dim)
             total = total + taken * xp.asarray(weights.reshape(-1, *rest), **place)
         return total
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec(_replace_size(specs[0].shape, self.dim, self.grid.new), specs[0].dtype)
+        size = self.grid.old if self.turned else self.grid.new
+        return Spec(_replace_size(specs[0].shape, self.dim, size), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Each old element gets the weighted gradients of the new ones that it is in."""
-        return (apply(ResampleBack(self.dim, self.grid), out_grad),)
-
-
-class ResampleBack(Resample):
-    """The transpose of `Resample`, as a product of matrices."""
-
-    name = "interpolate_back"
-
-    def compute(self, xp: Namespace, x: Array) -> Array:
-        matrix = _matrix(self.grid, host_dtype(dtype_of(x)))
-        lines = xp.moveaxis(x, self.dim, -1) @ xp.asarray(matrix, **native_device_of(x))
-        return xp.moveaxis(lines, -1, self.dim)
-
-    def infer(self, *specs: Spec) -> Spec:
-        return Spec(_replace_size(specs[0].shape, self.dim, self.grid.old), specs[0].dtype)
-
-    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        return (apply(Resample(self.dim, self.grid), out_grad),)
+        return (apply(Resample(self.dim, self.grid, not self.turned), out_grad),)
 
 
 class Stretch(AlongDim):
-    """Each element of an axis `times` times."""
+    """Each element of an axis `times` times; the other way round the sums of as many neighbours."""
 
     reads_inputs = reads_output = False
 
-    def __init__(self, dim: int, times: int) -> None:
+    def __init__(self, dim: int, times: int, turned: bool = False) -> None:
         super().__init__(dim)
-        self.times = times
+        self.times, self.turned = times, turned
 
     def compute(self, xp: Namespace, x: Array) -> Array:
-        stretched: Array = xp.repeat(x, self.times, axis=self.dim)
-        return stretched
-
-    def infer(self, *specs: Spec) -> Spec:
-        shape, dtype = specs[0]
-        size = shape[self.dim]
-        return Spec(_replace_size(shape, self.dim, size and size * self.times), dtype)
-
-    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the sums of neighbours."""
-        return (apply(SumNeighbours(self.dim, self.times), out_grad),)
-
-
-class SumNeighbours(Stretch):
-    """The sums of each `times` neighbours along an axis."""
-
-    def compute(self, xp: Namespace, x: Array) -> Array:
+        if not self.turned:
+            return xp.repeat(x, self.times, axis=self.dim)
         before = (slice(None),) * self.dim
         total: Array = x[(*before, slice(0, None, self.times))] * 1
         for first in range(1, self.times):
@@ -162,10 +137,11 @@ class SumNeighbours(Stretch):
     def infer(self, *specs: Spec) -> Spec:
         shape, dtype = specs[0]
         size = shape[self.dim]
-        return Spec(_replace_size(shape, self.dim, size and size // self.times), dtype)
+        new = size and (size // self.times if self.turned else size * self.times)
+        return Spec(_replace_size(shape, self.dim, new), dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        return (apply(Stretch(self.dim, self.times), out_grad),)
+        return (apply(Stretch(self.dim, self.times, not self.turned), out_grad),)
 
 
 def _replace_size(shape: Shape, dim: int, size: int | None) -> Shape:
