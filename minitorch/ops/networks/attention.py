@@ -27,6 +27,7 @@ from ..elementwise.logic import ne
 from ..products.linalg import matmul, mT
 from ..random import dropout
 from ..reducing.reduction import amax, sum
+from ..shaping.adding import find_outside
 from ..shaping.broadcasting import sum_to
 from ..shaping.indexing import ARRAY, Take
 from ..shaping.movement import insert_axes, reshape
@@ -326,20 +327,12 @@ def _fits_kernel(q: Array, k: Array, v: Array) -> bool:
 def _check_rows(input: Methods, count: Any) -> None:
     """Raise unless the numbers that are known now name rows of a table of `count`."""
     array = getattr(input, "array", None)
-    if array is None or count is None or not math.prod(array.shape):
+    if array is None or count is None or (number := find_outside(array, count)) is None:
         return
-    host = type(array) is np.ndarray  # a number below 0 is read as one above all others
-    if host and np.maximum.reduce(array.view(_UNSIGNED[array.itemsize]), None) < count:
-        return
-    low, high = int(array.min()), int(array.max())
-    if low < 0 or high >= count:
-        raise AxisError(
-            f"embedding: got number {low if low < 0 else high} for a table of {count} rows, "
-            f"expected 0 to {count - 1}. Check the vocabulary's size."
-        )
-
-
-_UNSIGNED = {kind.itemsize: kind for kind in map(np.dtype, ("u1", "u2", "u4", "u8"))}
+    raise AxisError(
+        f"embedding: got number {number} for a table of {count} rows, expected 0 to {count - 1}. "
+        "Check the vocabulary's size."
+    )
 
 
 def embedding(input: Kind, weight: Kind, padding_idx: int | None = None) -> Kind:

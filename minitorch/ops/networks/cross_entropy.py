@@ -18,10 +18,11 @@ from ..elementwise.binary import where
 from ..elementwise.casting import cast_to
 from ..elementwise.logic import ne
 from ..reducing.reduction import sum
+from ..shaping.adding import inside
 from ..shaping.gathering import Gather, add_along
 from ..shaping.movement import flatten, insert_axes, permute, reshape
 from .loss import reduce_loss
-from .nll_loss import ClassShares, OfClasses, in_range, nll_loss, select_counted_rows, weigh
+from .nll_loss import ClassShares, OfClasses, nll_loss, select_counted_rows, weigh
 from .softmax import LogSoftmax, Softmax
 
 
@@ -152,7 +153,7 @@ def _shares(
     Raises:
         AxisError: a class out of range.
     """
-    if counted is not None and in_range(counted, x.shape[1]):
+    if counted is not None and inside(counted, x.shape[1]):
         kernel = compiled.class_kernels().class_gradient
         by_kernel: Array | None = kernel(g, index, x, op.ignore_index, op.smoothing)
         if by_kernel is not None:

@@ -17,17 +17,10 @@ from ..elementwise.binary import where
 from ..elementwise.logic import ne
 from ..elementwise.unary import zeros_like
 from ..reducing.reduction import sum
+from ..shaping.adding import find_outside, inside
 from ..shaping.gathering import index_add
 from ..shaping.movement import flatten, insert_axes, reshape
 from .loss import reduce_loss
-
-
-def in_range(index: Any, classes: int) -> bool:
-    """Tell whether all of a NumPy vector is in range(classes), with one comparison."""
-    index = index.reshape(-1)
-    if index.dtype == np.int64:
-        return not index.size or bool(index.view(np.uint64).max() < classes)
-    return not index.size or bool(index.min() >= 0 and index.max() < classes)
 
 
 def select_counted_rows(
@@ -38,15 +31,13 @@ def select_counted_rows(
     Raises:
         AxisError: a class out of range.
     """
-    if xp is np and not 0 <= ignore < classes and in_range(index, classes):
+    if xp is np and not 0 <= ignore < classes and inside(index, classes):
         return index, None, index.size
     if xp is not np and ignore == NONE:  # which no int32 holds
         return index, None, math.prod(index.shape)
     counts = index != ignore
     safe = xp.where(counts, index, xp.zeros_like(index))
-    if xp is np and not in_range(safe, classes):
-        low, high = int(safe.min()), int(safe.max())
-        label = low if low < 0 else high
+    if xp is np and (label := find_outside(safe, classes)) is not None:
         raise AxisError(f"{name}: got label {label}, expected 0 to {classes - 1}, a class.")
     return safe, counts, xp.sum(cast(counts, np.dtype(np.int64)))
 

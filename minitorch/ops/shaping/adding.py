@@ -102,5 +102,16 @@ def row_numbers(arrays: Sequence[Any], sizes: Sequence[int]) -> Array | None:
 
 def inside(places: Array, size: int) -> bool:
     """Tell whether all of some places are in range(size), which has one at least."""
-    whole = np.ascontiguousarray(places).view(np.uint64)  # what is below 0 is huge
-    return bool(whole.max(initial=0) < size)
+    return find_outside(places, size) is None
+
+
+def find_outside(numbers: Any, size: int) -> int | None:
+    """Return one of some integers that is not in range(size); None where all are."""
+    if isinstance(numbers, np.ndarray) and numbers.dtype == int64:
+        whole = np.ascontiguousarray(numbers).view(np.uint64)  # what is below 0 is huge
+        if np.maximum.reduce(whole, None, initial=0) < size:
+            return None
+    if not math.prod(numbers.shape):
+        return None
+    low, high = int(numbers.min()), int(numbers.max())
+    return low if low < 0 else high if high >= size else None

@@ -20,7 +20,7 @@ from ...arrays.library import (
     int64,
     native_device_of,
 )
-from ...arrays.shapes import agree, axis, broadcast, is_known, numel
+from ...arrays.shapes import agree, axis, broadcast, is_known
 from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ...op import Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from ..elementwise import compiled
@@ -28,7 +28,7 @@ from ..elementwise.binary import where
 from ..elementwise.casting import cast_to
 from ..elementwise.logic import ne
 from ..elementwise.unary import ones_like, zeros_like
-from .adding import add_at, inside
+from .adding import add_at, find_outside, inside
 from .indexing import ARRAY, PlaceAdd, Take, getitem, narrow, place_pattern
 from .movement import AlongDim, expand, reshape
 
@@ -377,12 +377,6 @@ def one_hot(index: Any, num_classes: int = -1) -> Any:
     if num_classes < 0:
         num_classes = int(index.max().item()) + 1
     array = getattr(index, "array", None)
-    if array is not None and numel(tuple(index.shape)):
-        if type(array) is np.ndarray and array.dtype == int64 and inside(array, num_classes):
-            return apply(OneHot(num_classes), index)
-        low, high = int(array.min()), int(array.max())
-        if low < 0 or high >= num_classes:
-            raise AxisError(
-                f"one_hot: got class {low if low < 0 else high}, expected 0 to {num_classes - 1}."
-            )
+    if array is not None and (number := find_outside(array, num_classes)) is not None:
+        raise AxisError(f"one_hot: got class {number}, expected 0 to {num_classes - 1}.")
     return apply(OneHot(num_classes), index)
