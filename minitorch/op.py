@@ -183,7 +183,14 @@ class Op:
         return f"{self.name}({parameters})"
 
 
-class Flat(Op):
+class ReadsShapes(Op):
+    """An operator whose gradient reads shapes alone, no numbers."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+
+
+class Flat(ReadsShapes):
     """An operator that no small change of its inputs changes: no gradient flows through it."""
 
     def gradient(self, out_grad: Any, node: Any) -> Gradients:

@@ -18,20 +18,18 @@ from ..arrays.library import (
     to_numpy,
 )
 from ..errors import ArgumentError, ShapeError
-from ..op import FixedSpec, Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
+from ..op import FixedSpec, Flat, Gradients, KeepsSpec, Kind, Methods, ReadsShapes, Spec, apply
 from .elementwise.unary import zeros_like
 from .reducing.sorting import order
 
 
-class Drawn(FixedSpec):
+class Drawn(ReadsShapes, FixedSpec):
     """Random numbers of a given shape; a dataflow graph draws them anew in each run.
 
     `first` and `second` are the two numbers that say which: a range, or a mean and a deviation.
     """
 
-    on_arrays = True
     pure = False
-    reads_inputs = reads_output = False
     shape: tuple[int, ...]
 
     def __init__(
@@ -90,9 +88,7 @@ class Permutation(Drawn):
 class DropMask(Flat, KeepsSpec):
     """1 / (1 - p) with probability 1 - p, else 0: of the shape, dtype and device of the input."""
 
-    on_arrays = True
     pure = False
-    reads_inputs = reads_output = False
 
     def __init__(self, p: float, generator: Generator | None = None) -> None:
         self.p, self.generator = p, generator
@@ -111,9 +107,7 @@ class DropMask(Flat, KeepsSpec):
 class Multinomial(Flat):
     """Positions drawn with the weights along the last axis."""
 
-    on_arrays = True
     pure = False
-    reads_inputs = reads_output = False
 
     def __init__(
         self, num_samples: int, replacement: bool, generator: Generator | None = None

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..op import Op
+from ..op import Op, ReadsShapes
 from .tensor import Tensor
 
 
@@ -29,11 +29,8 @@ class Arriving:
         return Arriving(total)
 
 
-class Output(Op):
+class Output(ReadsShapes):
     """One result of an operator that has several."""
-
-    on_arrays = True
-    reads_inputs = reads_output = False
 
     def __init__(self, place: int) -> None:
         self.place = place

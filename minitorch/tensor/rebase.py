@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays.library import Array, Namespace, copy_array, owner
-from ..op import Gradients, KeepsSpec, Methods, Op, apply
+from ..op import Gradients, KeepsSpec, Methods, Op, ReadsShapes, apply
 from ..ops.elementwise.casting import cast_to
 from ..ops.elementwise.unary import zeros_like
 from .hooks import Hooks
@@ -114,11 +114,8 @@ def apply_views(base: Any, path: Path) -> Any:
     return base
 
 
-class UpdateView(KeepsSpec):
+class UpdateView(ReadsShapes, KeepsSpec):
     """The first input with the second in the place of a view of it."""
-
-    on_arrays = True
-    reads_inputs = reads_output = False
 
     def __init__(self, path: Path) -> None:
         self.path = path

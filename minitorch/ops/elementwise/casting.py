@@ -20,15 +20,13 @@ from ...arrays.library import (
     move,
 )
 from ...errors import DTypeError
-from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
+from ...op import Gradients, KeepsSpec, Kind, Methods, ReadsShapes, Spec, apply
 from . import compiled
 
 
-class Cast(Op):
+class Cast(ReadsShapes):
     """The numbers as `dtype`; between floats the gradient comes back in the dtype of the input."""
 
-    on_arrays = True
-    reads_inputs = reads_output = False
     halves = "as they are"
 
     def __init__(self, dtype: DType) -> None:
@@ -51,11 +49,9 @@ class Cast(Op):
         return (apply(Cast(source), out_grad),)
 
 
-class Move(KeepsSpec):
+class Move(ReadsShapes, KeepsSpec):
     """The numbers on `device`; the gradient goes back to where the input is."""
 
-    on_arrays = True
-    reads_inputs = reads_output = False
     halves = "as they are"
 
     def __init__(self, device: Device) -> None:
@@ -70,11 +66,9 @@ class Move(KeepsSpec):
         return (apply(Move(back), out_grad),)
 
 
-class Clone(KeepsSpec):
+class Clone(ReadsShapes, KeepsSpec):
     """A copy that lies in memory as what it was made of, or in rows."""
 
-    on_arrays = True
-    reads_inputs = reads_output = False
     halves = "as they are"
 
     def __init__(self, in_rows: bool = False) -> None:

@@ -141,9 +141,6 @@ def _parts(rows: Kind, m: int, n: int) -> tuple[Kind, Kind, Kind]:
 class Complement(Flat):
     """Orthonormal columns that make those of (..., m, k) a basis: (..., m, m - k)."""
 
-    on_arrays = True
-    reads_inputs = reads_output = False
-
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the last columns of the complete QR decomposition."""
         basis: Array = xp.linalg.qr(x, mode="complete")[0]

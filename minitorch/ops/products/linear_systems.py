@@ -141,7 +141,6 @@ class LogDet(Det):
 class DetSign(Flat, Det):
     """The sign of the determinant: 1, -1 or 0."""
 
-    reads_inputs = reads_output = False
     name = "det_sign"
 
     def compute(self, xp: Namespace, x: Array) -> Array:

@@ -36,8 +36,6 @@ class ValuesAndIndices(NamedTuple, Generic[Kind]):
 class Position(Flat, AlongDim):
     """An operator whose result is positions: int64, no gradient."""
 
-    reads_inputs = reads_output = False
-
     def infer(self, *specs: Spec) -> Spec:
         return Spec(specs[0].shape, int64)
 

@@ -23,7 +23,7 @@ from ...arrays.library import (
 )
 from ...arrays.shapes import axes, axes_or_all, drop_axes
 from ...errors import AxisError
-from ...op import Flat, Gradients, Kind, Methods, Op, Spec, apply
+from ...op import Flat, Gradients, Kind, Methods, Op, ReadsShapes, Spec, apply
 from ..elementwise import compiled
 from ..elementwise.binary import where
 from ..elementwise.casting import cast_to, require_floats
@@ -115,10 +115,8 @@ class Reduction(Op):
         return y if self.keepdim else insert_axes(y, self.dims)
 
 
-class Sum(Reduction):
+class Sum(ReadsShapes, Reduction):
     """The sum along axes; integers and booleans add up as int64."""
-
-    reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         if xp is np:
@@ -263,10 +261,8 @@ def logsumexp(x: Kind, dim: Dims, keepdim: bool = False) -> Kind:
     return apply(LogSumExp(axes_or_all(dim, len(x.shape), "logsumexp"), keepdim), x)
 
 
-class Mean(Reduction):
+class Mean(ReadsShapes, Reduction):
     """The mean along axes."""
-
-    reads_inputs = reads_output = False
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         if xp is np:
@@ -288,9 +284,6 @@ class Mean(Reduction):
 
 class Count(Flat):
     """How many elements there are along `dims`, of the dtype of the input; known at run time."""
-
-    on_arrays = True
-    reads_inputs = reads_output = False
 
     def __init__(self, dims: tuple[int, ...]) -> None:
         self.dims = dims
@@ -318,8 +311,6 @@ def mean(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike =
 
 class Truth(Flat, Reduction):
     """Whether any, or all, of the elements along axes are not 0."""
-
-    reads_inputs = reads_output = False
 
     def __init__(self, dims: tuple[int, ...], keepdim: bool, every: bool) -> None:
         super().__init__(dims, keepdim)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ...arrays.library import Array, DTypeLike, Namespace, as_dtype, cast, dtype_of, float16, int64
-from ...op import Gradients, KeepsSpec, Kind, Methods, Spec, apply
+from ...op import Gradients, KeepsSpec, Kind, Methods, ReadsShapes, Spec, apply
 from ..elementwise import compiled
 from ..elementwise.casting import cast_to
 from ..elementwise.unary import ones_like, zeros_like
@@ -42,10 +42,9 @@ class Scan(AlongDim):
         return turned
 
 
-class CumSum(Scan):
+class CumSum(ReadsShapes, Scan):
     """Running sums along an axis, or from its end; integers add up as int64."""
 
-    reads_inputs = reads_output = False
     name = "cumsum"
 
     def compute(self, xp: Namespace, x: Array) -> Array:

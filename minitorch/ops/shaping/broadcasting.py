@@ -8,14 +8,11 @@ import numpy as np
 
 from ...arrays.library import Array, Namespace
 from ...arrays.shapes import Shape, broadcast, stretched_axes
-from ...op import Gradients, Kind, Methods, Op, Spec, apply
+from ...op import Gradients, Kind, Methods, ReadsShapes, Spec, apply
 
 
-class SumTo(Op):
+class SumTo(ReadsShapes):
     """Sum over the axes that broadcasting stretched: to `shape`, or to that of a second input."""
-
-    on_arrays = True
-    reads_inputs = reads_output = False
 
     def __init__(self, shape: Shape | None = None) -> None:
         self.shape = shape
@@ -35,11 +32,10 @@ class SumTo(Op):
         return (expand_to(out_grad, node.inputs[0]), None)[: len(node.inputs)]
 
 
-class ExpandTo(Op):
+class ExpandTo(ReadsShapes):
     """Broadcast to `shape`, or to that of a second input. A view: nothing is copied."""
 
-    on_arrays = views = True
-    reads_inputs = reads_output = False
+    views = True
 
     def __init__(self, shape: tuple[int, ...] | None = None) -> None:
         self.shape = shape

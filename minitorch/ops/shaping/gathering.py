@@ -341,8 +341,6 @@ def masked_select(x: Kind, mask: Methods) -> Kind:
 class OneHot(Flat):
     """1 at the place of each index along a new last axis, else 0; out of range, 0 alone."""
 
-    on_arrays = True
-    reads_inputs = reads_output = False
     name = "one_hot"
 
     def __init__(self, num_classes: int, dtype: DType = int64) -> None:

@@ -24,7 +24,7 @@ from ...arrays.library import (
 )
 from ...arrays.shapes import INTEGERS, Shape, axis, is_known
 from ...errors import ArgumentError, AxisError, IndexDTypeError
-from ...op import Gradients, Kind, Methods, Op, Spec, Value, apply, infer_by_trial
+from ...op import Gradients, Kind, Methods, Op, ReadsShapes, Spec, Value, apply, infer_by_trial
 from ..elementwise import compiled
 from ..elementwise.casting import cast_to
 from .adding import add_at
@@ -33,12 +33,11 @@ ARRAY = "array"
 """Stands in a pattern where an array of indices goes."""
 
 
-class Slice(Op):
+class Slice(ReadsShapes):
     """Basic indexing: a view."""
 
     name = "index"
-    on_arrays = views = True
-    reads_inputs = reads_output = False
+    views = True
     halves = "moved"
 
     def __init__(self, index: tuple[Index, ...]) -> None:

@@ -15,16 +15,15 @@ from ...arrays.library import Array, Namespace, as_dtype
 from ...arrays.promotion import promote_types
 from ...arrays.shapes import INTEGERS, agree, axis
 from ...errors import ArgumentError, DTypeError, ShapeError
-from ...op import Gradients, Kind, Methods, Op, Spec, Value, apply
+from ...op import Gradients, Kind, Methods, Op, ReadsShapes, Spec, Value, apply
 from ..elementwise.casting import cast_to
 from .indexing import Slice, narrow
 from .movement import AlongDim, insert_axes, reshape, sizes
 
 
-class Cat(AlongDim):
+class Cat(ReadsShapes, AlongDim):
     """The inputs one after another along the axis `dim`."""
 
-    reads_inputs = reads_output = False
     name = "cat"
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
@@ -108,10 +107,9 @@ class InPlace(Piece):
         return apply(Piece(self.dim, self.i), out_grad, *parts), *(None for _ in parts)
 
 
-class Stack(AlongDim):
+class Stack(ReadsShapes, AlongDim):
     """Inputs of one shape along a new axis `dim`: of tensors, whose steps cost time each."""
 
-    reads_inputs = reads_output = False
     name = "stack"
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:

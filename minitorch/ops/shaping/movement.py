@@ -22,16 +22,14 @@ from ...arrays.shapes import (
     stretches,
 )
 from ...errors import DTypeError, GraphError, ShapeError
-from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, Value, apply
+from ...op import Gradients, KeepsSpec, Kind, Methods, Op, ReadsShapes, Spec, Value, apply
 from ..elementwise.casting import copy_in_rows
 from .broadcasting import ExpandTo
 
 
-class Movement(Op):
+class Movement(ReadsShapes):
     """An operator that moves elements; its gradient reads shapes only."""
 
-    on_arrays = True
-    reads_inputs = reads_output = False
     halves = "moved"
 
 
