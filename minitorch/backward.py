@@ -17,7 +17,7 @@ from .arrays.library import cast, copy_array, float16, owner
 from .errors import GradientError, GraphFreed, ShapeError, UnusedInput
 from .op import Value
 from .ops.elementwise.casting import cast_to, clone, copy_in_rows
-from .ops.elementwise.halves import gradient_in_float32
+from .ops.elementwise.rows import gradient_in_float32
 from .ops.elementwise.unary import ones_like, zeros_like
 from .ops.shaping.picked_parts import PICKING, Part, part_of
 from .sweep import Rule, ancestors, count_uses, sweep

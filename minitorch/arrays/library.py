@@ -1,8 +1,8 @@
 """Devices, dtypes, and the array library behind each device.
 
 Operators are written once against the array API: `namespace(array)` is NumPy itself on the CPU and
-array-api-compat's view of torch or CuPy on CUDA. What the standard leaves out is here and in
-`extensions`, one function each with a branch a library.
+array-api-compat's view of torch or CuPy on CUDA. What the standard leaves out is here, one
+function each with a branch a library.
 
 `use_library("cpu", "torch")` puts torch arrays behind the CPU: the code that runs on CUDA, without
 a GPU. torch and CuPy are imported only when a device asks for them.
@@ -392,3 +392,35 @@ def native_device_of(array: Array) -> dict[str, object]:
 def copy_array(array: Array) -> Array:
     """Return a new array with the same numbers."""
     return array.copy() if hasattr(array, "copy") else namespace(array).clone(array)
+
+
+def windows(
+    x: Array,
+    dims: tuple[int, ...],
+    sizes: tuple[int, ...],
+    steps: tuple[int, ...],
+    spread: tuple[int, ...],
+) -> Array:
+    """Return a view of the windows of `x` along the axes `dims`: their places stay on those axes.
+
+    Args:
+        x: any shape.
+        dims: axes along which windows slide.
+        sizes: elements of a window along each; these become new last axes.
+        steps: distance between windows along each.
+        spread: distance between elements of a window along each (dilation).
+    """
+    host = isinstance(x, np.ndarray)
+    unit = x.itemsize if host else 1
+    native: Any = x
+    strides = [s // unit for s in x.strides] if host else list(native.stride())
+    shape, jumps = list(x.shape), list(strides)
+    for d, size, step, gap in zip(dims, sizes, steps, spread, strict=True):
+        shape[d] = (x.shape[d] - gap * (size - 1) - 1) // step + 1
+        jumps[d] = strides[d] * step
+        shape.append(size)
+        jumps.append(strides[d] * gap)
+    if host:
+        view = np.lib.stride_tricks.as_strided
+        return view(x, shape, [j * unit for j in jumps], writeable=False)
+    return namespace(x).as_strided(x, shape, jumps, native.storage_offset())

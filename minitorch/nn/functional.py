@@ -21,8 +21,6 @@ from ..ops.elementwise.activation import softplus as softplus
 from ..ops.elementwise.activation import softsign as softsign
 from ..ops.elementwise.activation import tanh as tanh
 from ..ops.networks import attention
-from ..ops.networks.adaptive_pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
-from ..ops.networks.adaptive_pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
 from ..ops.networks.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from ..ops.networks.cross_entropy import cross_entropy as cross_entropy
 from ..ops.networks.loss import binary_cross_entropy as binary_cross_entropy
@@ -44,6 +42,8 @@ from ..ops.networks.normalization import instance_norm as instance_norm
 from ..ops.networks.normalization import layer_norm as layer_norm
 from ..ops.networks.normalization import normalize as normalize
 from ..ops.networks.normalization import rms_norm as rms_norm
+from ..ops.networks.pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
+from ..ops.networks.pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
 from ..ops.networks.pooling import avg_pool1d as avg_pool1d
 from ..ops.networks.pooling import avg_pool2d as avg_pool2d
 from ..ops.networks.pooling import max_pool1d as max_pool1d

@@ -29,7 +29,7 @@ from ..arrays.promotion import result_type
 from ..errors import AxisError, DeviceError, DTypeError, MinitorchError, ShapeError
 from ..op import Op, Spec, Value, check_result, common_dtype
 from ..ops.elementwise.casting import Cast, Move
-from ..ops.elementwise.halves import compute_in_float32
+from ..ops.elementwise.rows import compute_in_float32
 
 if TYPE_CHECKING:
     from .tensor import Tensor

@@ -32,7 +32,7 @@ from ..arrays.shapes import INTEGERS
 from ..backward import backward
 from ..errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
 from ..op import Op, check_result
-from ..ops.elementwise.halves import compute_in_float32
+from ..ops.elementwise.rows import compute_in_float32
 from .conversions import Exchange
 from .eager import explain, host_arrays, prepare, quiet, run_op
 from .hooks import Handle, Hooks, add_hook

@@ -10,7 +10,7 @@ import torch
 import minitorch
 from minitorch.errors import ShapeError
 from minitorch.nn import functional as F
-from minitorch.ops.networks.adaptive_pooling import AdaptiveMeans
+from minitorch.ops.networks.pooling import AdaptiveMeans
 
 CASES: list[tuple[tuple[int, ...], Any]] = [
     ((2, 3, 13, 18), (5, 7)),

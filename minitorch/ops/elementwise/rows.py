@@ -9,12 +9,13 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from ...arrays.library import Array, DType, get_default_dtype
+from ...arrays.library import Array, DType, Namespace, float16, float32, get_default_dtype
 from ...arrays.promotion import result_type
 from ...arrays.shapes import broadcast
 from ...errors import DTypeError
 from ...op import Gradients, Kind, Methods, Op, Spec, Value, apply
 from ..shaping.broadcasting import sum_to
+from . import compiled
 
 Compute = Callable[..., Array]
 Partial = Callable[..., Any]
@@ -181,3 +182,32 @@ def name_after_row(function: Function, name: str, says: str, op: Op) -> Function
     function.__doc__ = says
     function.op = op  # type: ignore[attr-defined]  # a function's own attribute
     return function
+
+
+# Rows of float16 by way of float32, in which processors compute: NumPy does it one by one.
+
+
+def _widen(x: Any) -> Any:
+    return compiled.convert(x, float32) if x.dtype is float16 else x
+
+
+def compute_in_float32(op: Op, xp: Namespace, *arrays: Array) -> Array:
+    """Return an operator of NumPy's arrays, of which the first is float16, rounded once."""
+    if not isinstance(op, Elementwise):
+        return op.compute(xp, *arrays)
+    result = op.compute(xp, *map(_widen, arrays))
+    return compiled.convert(result, float16) if result.dtype is float32 else result
+
+
+def gradient_in_float32(op: Op, grad: Array, node: Any) -> Any:
+    """Return the gradients of an operator's inputs; that of its result, `grad`, is float16."""
+    if not isinstance(op, Elementwise):
+        return op.gradient(grad, node)
+    node.inputs, node.output = tuple(map(_widen, node.inputs)), _widen(node.output)
+    wide, shares = _widen(grad), []
+    for share in op.gradient(wide, node):  # type: ignore[union-attr]  # one for each input
+        if share is wide:
+            share = grad
+        is_wide = share is not None and share.dtype is float32
+        shares.append(compiled.convert(share, float16) if is_wide else share)
+    return shares

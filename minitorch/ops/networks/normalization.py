@@ -16,8 +16,7 @@ from ..reducing.statistics import vector_norm
 from ..shaping.movement import reshape
 from ..unknown_sizes import defer_unknown_sizes
 from .batch_norm import BatchNorm, FixedBatchNorm
-from .group_norm import GroupNorm
-from .standardizing import LayerNorm, Moments, Standardize, scale_and_shift
+from .standardizing import GroupNorm, LayerNorm, Moments, Standardize, scale_and_shift
 
 
 def layer_norm(

@@ -10,13 +10,13 @@ import numpy as np
 from ...arrays.library import Array, DType, Namespace, dtype_of, host_dtype, native_device_of
 from ...arrays.shapes import Shape
 from ...errors import ArgumentError, ShapeError
-from ...op import Gradients, Kind, Methods, Spec, apply
+from ...op import Gradients, Kind, Methods, ReadsShapes, Spec, apply
 from ..elementwise.casting import require_floats
 from ..products.conv import each
 from ..shaping.indexing import getitem
 from ..shaping.movement import AlongDim, permute, reshape
 from ..unknown_sizes import defer_unknown_sizes
-from .adaptive_pooling import adaptive_means
+from .pooling import adaptive_means
 
 MODES = {
     "nearest": None,
@@ -82,13 +82,12 @@ def _matrix(grid: Grid, dtype: DType) -> Array:
     return matrix
 
 
-class Resample(AlongDim):
+class Resample(ReadsShapes, AlongDim):
     """Weighted sums of neighbours along the axis `dim`, one for each place of a grid.
 
     The other way round each old element gets its shares of the new ones, which is the gradient.
     """
 
-    reads_inputs = reads_output = False
     name = "interpolate"
 
     def __init__(self, dim: int, grid: Grid, turned: bool = False) -> None:
@@ -116,10 +115,8 @@ class Resample(AlongDim):
         return (apply(Resample(self.dim, self.grid, not self.turned), out_grad),)
 
 
-class Stretch(AlongDim):
+class Stretch(ReadsShapes, AlongDim):
     """Each element of an axis `times` times; the other way round the sums of as many neighbours."""
-
-    reads_inputs = reads_output = False
 
     def __init__(self, dim: int, times: int, turned: bool = False) -> None:
         super().__init__(dim)

@@ -20,13 +20,12 @@ import functools
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ...arrays.allocator import matrix_product, rows_of
-from ...arrays.extensions import windows
-from ...arrays.library import Array, Index, Namespace, native_device_of
+from ...arrays.library import Array, Index, Namespace, native_device_of, windows
 from ...op import Gradients, Methods, Op, Spec, apply
 from ..reducing.reduction import sum
 
@@ -146,40 +145,54 @@ def _tuned() -> Any:
 
 
 class FormDerivative(Op):
-    """Base of the three partial derivatives of the form."""
+    """Base of the three partial derivatives of the form.
+
+    Args:
+        how: stride, padding, dilation, groups.
+        size: of the last axes of what it gives.
+    """
 
     on_arrays = True
     promotes = "same"
     reads_output = False
+    takes: ClassVar[str]
+    gives: ClassVar[str]
+    """Which of image x, kernel w and result y it takes, and which it gives."""
+
+    def __init__(self, how: Geometry, size: tuple[int, ...] | None = None) -> None:
+        self.how, self.size = how, size
 
     def compute(self, xp: Namespace, a: Array, b: Array, *bias: Array) -> Array:
         """Return the derivative; kernels that are compiled know planes, not lines."""
         if xp is np and len(a.shape) == 3:
-            lines: Array = self._of_planes()._compute(np, a[:, :, None], b[:, :, None], *bias)
+            of_planes = type(self)(self.how.of_planes(), self.size and (1, *self.size))
+            lines: Array = of_planes._compute(np, a[:, :, None], b[:, :, None], *bias)
             return lines[:, :, 0]
         return self._compute(xp, a, b, *bias)
 
-    def _of_planes(self) -> "FormDerivative":
-        raise NotImplementedError
-
     def _compute(self, xp: Namespace, a: Array, b: Array, *bias: Array) -> Array:
         raise NotImplementedError
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the other two derivatives of the form."""
+        inputs = dict(zip(self.takes, node.inputs, strict=False))
+        values, shares = inputs | {self.gives: out_grad}, []
+        for (name, source), wanted in zip(inputs.items(), node.wants, strict=False):
+            other = DERIVATIVES[name](self.how, tuple(source.shape[2:]))
+            operands = (values[taken] for taken in other.takes)
+            shares.append(apply(other, *operands) if wanted else None)
+        return shares
 
 
 class Convolve(FormDerivative):
     """The result for image (N, C, ...), kernel (O, C/G, ...) and, where there is one, bias (O,)."""
 
     name = "conv"
-
-    def __init__(self, how: Geometry, places: tuple[int, ...] | None = None) -> None:
-        self.how, self.places = how, places
-
-    def _of_planes(self) -> "Convolve":
-        return Convolve(self.how.of_planes(), self.places and (1, *self.places))
+    takes, gives = "xw", "y"
 
     def _compute(self, xp: Namespace, x: Array, w: Array, *bias: Array) -> Array:
         """Return (N, O, places): one product of kernels by windows."""
-        places = self.places or self.how.result_size(x.shape[2:], w.shape[2:])
+        places = self.size or self.how.result_size(x.shape[2:], w.shape[2:])
         tuned = self.find_tuned(x, w) if xp is np else None
         windows = None
         if tuned is None:
@@ -200,56 +213,50 @@ class Convolve(FormDerivative):
     def find_tuned(self, x: Array, w: Array) -> Any:
         """Return the kernel that somebody has tuned for such inputs, if there is any."""
         how = self.how
-        if how.groups != 1 or set(how.dilation) != {1} or self.places is not None:
+        if how.groups != 1 or set(how.dilation) != {1} or self.size is not None:
             return None
         return _tuned().convolution(x, w, how.stride, how.padding)
 
     def infer(self, *specs: Spec) -> Spec:
         """Return (N, O, places)."""
         x, w = specs[0].shape, specs[1].shape
-        places = self.places or self.how.result_size(x[2:], w[2:])
+        places = self.size or self.how.result_size(x[2:], w[2:])
         return Spec((x[0], w[0], *places), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the other two derivatives of the form."""
-        (x, w), wants = node.inputs[:2], node.wants
-        image, kernel = tuple(x.shape[2:]), tuple(w.shape[2:])
-        shares = [
-            apply(ConvolveBack(self.how, image), out_grad, w) if wants[0] else None,
-            apply(ConvolveKernel(self.how, kernel), x, out_grad) if wants[1] else None,
-        ]
-        if len(wants) > 2:
-            places = range(2, 2 + len(image))
-            shares.append(sum(out_grad, (0, *places)) if wants[2] else None)
+        """Return the other two derivatives of the form, and what the bias gets."""
+        shares = [*super().gradient(out_grad, node)]  # type: ignore[misc]  # one for each
+        if len(node.wants) > 2:
+            places = range(2, len(out_grad.shape))
+            shares.append(sum(out_grad, (0, *places)) if node.wants[2] else None)
         return shares
 
 
 class ConvolveBack(FormDerivative):
-    """The image of size `image` for result (N, O, ...) and kernel (O, C/G, ...)."""
+    """The image of size `size` for result (N, O, ...) and kernel (O, C/G, ...)."""
 
     name = "conv_transpose"
-
-    def __init__(self, how: Geometry, image: tuple[int, ...]) -> None:
-        self.how, self.image = how, image
-
-    def _of_planes(self) -> "ConvolveBack":
-        return ConvolveBack(self.how.of_planes(), (1, *self.image))
+    takes, gives = "yw", "x"
+    size: tuple[int, ...]
 
     def _compute(self, xp: Namespace, y: Array, w: Array, *_: Array) -> Array:
         """Return (N, C, image): kernels times results, added up where windows overlap."""
         how, kernel = self.how, tuple(w.shape[2:])
-        images = self._images_for(y, w) if xp is np else None
-        if images is not None:
-            x: Array = images.back(y, w)
-            return x
-        if xp is np and self._is_convolution(kernel):
-            return self._convolve(y, w, kernel)
+        if xp is np:
+            from ...compile.images.strided import images_for
+
+            images = images_for(y, w, (len(y), w.shape[1] * how.groups, *self.size), how)
+            if images is not None:
+                x: Array = images.back(y, w)
+                return x
+            if set(how.stride) == {1} and min(self._border(kernel)) >= 0:
+                return self._convolve(y, w, kernel)
         kernels = w.reshape((how.groups, w.shape[0] // how.groups, -1))
         columns = _product(xp, xp.permute_dims(kernels, (0, 2, 1)), _rows(xp, y, how.groups))
         n, channels, places = y.shape[0], w.shape[1] * how.groups, tuple(y.shape[2:])
         columns = _by_sample(xp, columns, channels * math.prod(kernel), n, places)
         columns = columns.reshape((n, channels, *kernel, *places))
-        size = [n + 2 * p for n, p in zip(self.image, how.padding, strict=True)]
+        size = [n + 2 * p for n, p in zip(self.size, how.padding, strict=True)]
         zeros = xp.zeros((channels, n * math.prod(size)), dtype=y.dtype, **native_device_of(y))
         out, whole = _by_sample(xp, zeros, channels, n, size), slice(None)
         for at in itertools.product(*map(range, kernel)):
@@ -257,18 +264,8 @@ class ConvolveBack(FormDerivative):
             into = [slice(i * d, i * d + (n - 1) * s + 1, s) for i, s, d, n in spots]
             taken: tuple[Index, ...] = (whole, whole, *at)
             out[(whole, whole, *into)] += columns[taken]
-        inside = [slice(p, p + n) for p, n in zip(how.padding, self.image, strict=True)]
+        inside = [slice(p, p + n) for p, n in zip(how.padding, self.size, strict=True)]
         return out[(whole, whole, *inside)]
-
-    def _images_for(self, y: Array, w: Array) -> Any:
-        """Return the compiled kernels that give the images, where they pay."""
-        from ...compile.images.strided import images_for
-
-        return images_for(y, w, (len(y), w.shape[1] * self.how.groups, *self.image), self.how)
-
-    def _is_convolution(self, kernel: tuple[int, ...]) -> bool:
-        """Tell whether windows overlap so that each element gathers from a whole window."""
-        return set(self.how.stride) == {1} and min(self._border(kernel)) >= 0
 
     def _border(self, kernel: tuple[int, ...]) -> tuple[int, ...]:
         """Return the zeros around the result from which each element gathers a whole window."""
@@ -287,37 +284,24 @@ class ConvolveBack(FormDerivative):
         """Return (N, C, image)."""
         y, w = specs[0].shape, specs[1].shape
         channels = None if w[1] is None else w[1] * self.how.groups
-        return Spec((y[0], channels, *self.image), specs[0].dtype)
-
-    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the other two derivatives of the form."""
-        y, w = node.inputs
-        kernel = tuple(w.shape[2:])
-        return (
-            apply(Convolve(self.how, tuple(y.shape[2:])), out_grad, w) if node.wants[0] else None,
-            apply(ConvolveKernel(self.how, kernel), out_grad, y) if node.wants[1] else None,
-        )
+        return Spec((y[0], channels, *self.size), specs[0].dtype)
 
 
 class ConvolveKernel(FormDerivative):
-    """The kernel of size `kernel` for image (N, C, ...) and result (N, O, ...)."""
+    """The kernel of size `size` for image (N, C, ...) and result (N, O, ...)."""
 
     name = "conv_kernel"
-
-    def __init__(self, how: Geometry, kernel: tuple[int, ...]) -> None:
-        self.how, self.kernel = how, kernel
-
-    def _of_planes(self) -> "ConvolveKernel":
-        return ConvolveKernel(self.how.of_planes(), (1, *self.kernel))
+    takes, gives = "xy", "w"
+    size: tuple[int, ...]
 
     def _compute(self, xp: Namespace, x: Array, y: Array, *_: Array) -> Array:
         """Return (O, C/G, kernel): results times windows, summed over samples and places."""
-        how, shape = self.how, (y.shape[1], x.shape[1] // self.how.groups, *self.kernel)
-        windows = _windows_for(xp, x, y, y.shape[1], self.kernel, y.shape[2:], how, gradient=True)
+        how, shape = self.how, (y.shape[1], x.shape[1] // self.how.groups, *self.size)
+        windows = _windows_for(xp, x, y, y.shape[1], self.size, y.shape[2:], how, gradient=True)
         if windows is not None and not windows.short:
             sums: Array = windows.gather(x, y, shape)
             return sums
-        columns = _columns(xp, x, self.kernel, how, tuple(y.shape[2:]))
+        columns = _columns(xp, x, self.size, how, tuple(y.shape[2:]))
         w = _product(xp, _rows(xp, y, how.groups), xp.permute_dims(columns, (0, 2, 1)))
         return w.reshape(shape)
 
@@ -325,13 +309,8 @@ class ConvolveKernel(FormDerivative):
         """Return (O, C/G, kernel)."""
         x, y = specs[0].shape, specs[1].shape
         channels = None if x[1] is None else x[1] // self.how.groups
-        return Spec((y[1], channels, *self.kernel), specs[0].dtype)
+        return Spec((y[1], channels, *self.size), specs[0].dtype)
 
-    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the other two derivatives of the form."""
-        x, y = node.inputs
-        image = tuple(x.shape[2:])
-        return (
-            apply(ConvolveBack(self.how, image), y, out_grad) if node.wants[0] else None,
-            apply(Convolve(self.how, tuple(y.shape[2:])), x, out_grad) if node.wants[1] else None,
-        )
+
+DERIVATIVES = {kind.gives: kind for kind in (Convolve, ConvolveBack, ConvolveKernel)}
+"""The partial derivatives by what they give."""

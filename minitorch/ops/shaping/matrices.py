@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.extensions import windows
-from ...arrays.library import Array, Namespace, native_device_of
+from ...arrays.library import Array, Namespace, native_device_of, windows
 from ...arrays.shapes import axis
 from ...errors import ArgumentError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Spec, apply
