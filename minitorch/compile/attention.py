@@ -110,11 +110,6 @@ class _Code:
         self.line = t.emit(f"or i64 {self.wide(self.sizes['keys'])}, {t.width}")
         self._places: dict[str, str] = {}
 
-    def module(self) -> str:
-        """Return the kernel's text."""
-        self.t.do("ret void")
-        return self.t.module(KERNEL)
-
     def wide(self, n: str) -> str:
         """Return a number of columns in whole vectors."""
         return self.t.emit(f"and i64 {self.t.plus(n, self.t.width - 1)}, {-self.t.width}")
@@ -313,7 +308,7 @@ def _forward(dtype: str) -> str:
                 code.softmax(code.t.at(scores, row, code.t.scalar), stop, panel.wide)
             code.mix(scores, values, out, panel.rows, panel.seen, code.wide(features))
             code.write("out", panel.start, panel.rows, features, out)
-    return code.module()
+    return code.t.module(KERNEL)
 
 
 def _backward(dtype: str) -> str:
@@ -345,7 +340,7 @@ def _backward(dtype: str) -> str:
             code.write("dq", start, rows, terms, dq)
         code.write("dk", "0", keys, terms, dk)
         code.write("dv", "0", keys, features, dv)
-    return code.module()
+    return code.t.module(KERNEL)
 
 
 @functools.cache

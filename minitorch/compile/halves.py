@@ -33,7 +33,6 @@ def _function(widens: bool) -> engine.Function:
         t.store(converted, t.at(into, i, b), inside, element=b, how="align 2")
 
     t.each(convert_vector, "%hi", "%lo")
-    t.do("ret void")
     return engine.Function(t.module(KERNEL))
 
 

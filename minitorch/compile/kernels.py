@@ -221,8 +221,13 @@ def run(
 
     Its code is there as long as somebody holds it.
     """
-    table = struct.pack(f"{len(arrays) + len(numbers)}q", *places_of(arrays), *numbers)
+    table = _packer(len(arrays) + len(numbers))(*places_of(arrays), *numbers)
     pool.share(function.call, total, grain, table)
+
+
+@functools.cache
+def _packer(count: int) -> Callable[..., bytes]:
+    return struct.Struct(f"{count}q").pack
 
 
 @functools.cache

@@ -90,22 +90,16 @@ class _Loops:
                 self._row(r, begin, t.minus(end, begin))
         if self.layout.past_caches:
             t.do("fence seq_cst")  # other threads see them in order again
-        t.do("ret void")
         return t.module(KERNEL) + "\n!0 = !{i32 1}\n"
 
     def _head(self) -> None:
         """Read the table."""
         t, outer = self.t, self.layout.outer
         count = len(self.layout.kinds)
-        places = iter(range(2 + outer + count * (outer + 2)))
-
-        def load(kind: str = "i64") -> str:
-            return t.emit(f"load {kind}, ptr {t.at('%table', 8 * next(places))}, align 8")
-
-        self.n = load()
-        self.sizes = [load() for _ in range(outer)]
-        self.strides = [[load() for _ in range(outer + 1)] for _ in range(count)]
-        self.bases = [t.emit(f"load ptr, ptr {load('ptr')}, align 8") for _ in range(count)]
+        self.n, *self.sizes = t.fields("i64", 1 + outer)
+        first = range(1 + outer, (1 + outer) * (1 + count), 1 + outer)
+        self.strides = [t.fields("i64", 1 + outer, at) for at in first]
+        self.bases = t.arrays(count, (1 + outer) * (1 + count))
 
     def _row(self, r: str, column: str, count: str) -> None:
         """Compute so many elements of row `r`, from `column` on."""

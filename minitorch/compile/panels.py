@@ -81,7 +81,6 @@ def _packing(dtype: str, vectors: int) -> engine.Function:
                 offset = functools.reduce(t.plus, (t.times(i, stride) for i, stride in steps))
                 into = t.plus(t.plus(line, v * width), lane)
                 t.store(t.load(t.at(source, offset, t.scalar)), t.at(target, into, t.scalar))
-    t.do("ret void")
     return engine.Function(t.module(KERNEL))
 
 
@@ -129,7 +128,6 @@ def _product(dtype: str) -> engine.Function:
                 for i, row in enumerate(numbers):
                     at = t.at(c, t.plus(t.times(row, c_row), column), t.scalar)
                     t.store_inside(t.load(sums[i * PAIR + v], align=64), at, inside)
-    t.do("ret void")
     return engine.Function(t.module(KERNEL))
 
 

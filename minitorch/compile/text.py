@@ -329,8 +329,8 @@ class Text:
         self.label(f"{name}.end")
 
     def module(self, head: str, more: str = "") -> str:
-        """Return a module of this function, what it calls, and `more`."""
-        body = "\n".join(self.lines)
+        """Return a module of this function, which ends here, what it calls, and `more`."""
+        body = "\n".join([*self.lines, "  ret void"])
         above = "\n".join([*sorted(self.declared), *self.defined.values(), more])
         return f"{above}\n{head} {{\nentry:\n{body}\n}}\n"
 

@@ -266,7 +266,6 @@ class TiledLoops:
                 at = t.emit(f"load ptr, ptr {at}")
             t.do(f"%{name} = load {'i64' if name in STRIDES else 'ptr'}, ptr {at}")
         self._tile_loops()
-        t.do("ret void")
         functions = "\n".join(block.text() for block in self.blocks.values())
         t.declared.update(*(block.t.declared for block in self.blocks.values()))
         return t.module(KERNEL.replace("ptr", "ptr noalias"), functions)

@@ -70,7 +70,6 @@ class _Kernel:
                 self._block(i, rows)
             if rest:
                 self._block(self.whole, rest)
-        t.do("ret void")
         return t.module(KERNEL)
 
     def _block(self, first: str, rows: int) -> None:

@@ -76,7 +76,6 @@ def module(program: Program, kinds: str) -> str:
             result = t.emit(f"zext i1 {result} to i8")
         at = _place(t, elements[-1], len(kinds), i)
         t.do(f"store {elements[-1]} {result}, ptr addrspace(1) {at}")
-    t.do("ret void")
     bases = "".join(f", ptr addrspace(1) %base{k}" for k in range(len(masks)))
     head = t.module(f"define ptx_kernel void @kernel(i64 %n{bases})")
     return f'target triple = "{TRIPLE}"\n\n{head}'
@@ -147,7 +146,6 @@ class ThreadBlocks:
         """Return the module."""
         with self.block() as block:
             self._tile(block)
-        self.t.do("ret void")
         return self.module()
 
     def _tile(self, block: str) -> None:

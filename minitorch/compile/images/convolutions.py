@@ -289,7 +289,6 @@ def _convolve(dtype: str, lanes: int, rows: int, vectors: int, packs: bool) -> e
                     for v, place in enumerate(places):
                         total = t.load(sums[r * vectors + v], align=64)
                         t.store_inside(total, t.at(place.result, line), place.inside)
-    t.do("ret void")
     return engine.Function(t.module(KERNEL))
 
 
@@ -332,7 +331,6 @@ def _gather(dtype: str, lanes: int, rows: int, terms: int) -> engine.Function:
                     at = t.at(out, t.plus(t.times(channels[r], depth), elements[c]), t.scalar)
                     old = t.emit(f"load {t.scalar}, ptr {at}")
                     t.do(f"store {t.scalar} {t.emit(f'fadd {t.scalar} {old}, {share}')}, ptr {at}")
-    t.do("ret void")
     return engine.Function(t.module(KERNEL))
 
 

@@ -154,7 +154,6 @@ def _convolve(shape: Shape) -> engine.Function:
             return t.fma(vector, weights[cell], total)
 
         fold_windows(head, shape, c, start, add, lambda total: total)
-    t.do("ret void")
     return engine.Function(t.module(KERNEL))
 
 
@@ -210,5 +209,4 @@ def _gather(shape: Shape) -> engine.Function:
                 at = t.plus(t.times(c, high * wide), t.plus(t.times(number, wide), j))
                 folded = across(t, "sum", t.load(totals[i, j], align=64))
                 t.do(f"store {t.scalar} {folded}, ptr {t.at(head.arrays[2], at, t.scalar)}")
-    t.do("ret void")
     return engine.Function(t.module(KERNEL))

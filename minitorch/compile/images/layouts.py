@@ -154,7 +154,6 @@ def _copy(
             line = image.line_at(source, number, head.zeros)
             with t.when(*[inside] * back):
                 write(_Row(head, inside, line, into, begins, border, sizes, step, back, together))
-    t.do("ret void")
     return engine.Function(t.module(KERNEL))
 
 

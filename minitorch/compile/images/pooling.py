@@ -75,7 +75,6 @@ def _largest(shape: Shape, is_number: bool) -> engine.Function:
     start = t.number(-math.inf), t.number(0.0)
     with t.loop("c", "%hi", start="%lo") as c:
         fold_windows(head, shape, c, start, larger, lambda total: total[is_number])
-    t.do("ret void")
     return engine.Function(t.module(KERNEL))
 
 

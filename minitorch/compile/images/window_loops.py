@@ -207,7 +207,6 @@ def back_kernel(shape: Shape, picked: bool = False) -> engine.Function:
                             if shape.step > 1:
                                 value = head.pick_lanes(sums, _interleave(shape, b))
                             t.store_inside(value, t.at(line, at, t.scalar), mask)
-    t.do("ret void")
     return engine.Function(t.module(KERNEL))
 
 

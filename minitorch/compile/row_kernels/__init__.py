@@ -42,7 +42,6 @@ def module(name: str, dtype: str, count: int) -> str:
             k.first = k.t.times(r, k.integers[0])
             k.row = r
             body(k)
-    k.t.do("ret void")
     return k.t.module(KERNEL)
 
 

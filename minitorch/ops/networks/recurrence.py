@@ -12,6 +12,7 @@ computed from the trail is computed from all that led to it, and there its gradi
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -131,6 +132,8 @@ class _OfLayer(Op):
     reads_output = False
     before: ClassVar[int] = 0
     """How many inputs come first."""
+    shape: ClassVar["attrgetter[tuple[int, ...]]"]
+    """Of the result, for a loop."""
 
     def __init__(self, kind: str, backwards: bool) -> None:
         self.kind, self.backwards = kind, backwards
@@ -149,10 +152,7 @@ class _OfLayer(Op):
         raise NotImplementedError
 
     def infer(self, *specs: Spec) -> Spec:
-        return Spec(self._shape(self.loop(specs[self.before :])), specs[0].dtype)
-
-    def _shape(self, loop: Loop) -> tuple[int, ...]:
-        raise NotImplementedError
+        return Spec(self.shape(self.loop(specs[self.before :])), specs[0].dtype)
 
     def _results(
         self, from_x_LNG: Methods, inputs: Sequence[Methods], *bias_LNG: Methods
@@ -166,12 +166,10 @@ class TimeSteps(Flat, _OfLayer):
     """The trail of a layer, from x, the weights, the biases and the first states."""
 
     name = "time_steps"
+    shape = attrgetter("trail.shape")
 
     def _run(self, *inputs: Array) -> Array:
         return self.loop(inputs).forward(*inputs)
-
-    def _shape(self, loop: Loop) -> tuple[int, ...]:
-        return (loop.trail.size,)
 
 
 class Recurrence(_OfLayer):
@@ -179,13 +177,11 @@ class Recurrence(_OfLayer):
 
     name = "recurrence"
     before = 1
+    shape = attrgetter("results")
 
     def _run(self, *arrays: Array) -> Array:
         trail, *inputs = arrays
         return self.loop(inputs).outputs(trail)
-
-    def _shape(self, loop: Loop) -> tuple[int, ...]:
-        return loop.results
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return what the way back gives; where it is recorded, that of the steps one by one."""
@@ -224,13 +220,11 @@ class StatesBefore(_OfLayer):
 
     name = "states_before"
     before = 1
+    shape = attrgetter("states")
 
     def _run(self, *arrays: Array) -> Array:
         trail, *inputs = arrays
         return self.loop(inputs).parts(trail)["h_before"]
-
-    def _shape(self, loop: Loop) -> tuple[int, ...]:
-        return loop.states
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return that of the first state and of all outputs but the last."""
@@ -250,13 +244,11 @@ class TimeStepsBack(_OfLayer):
 
     name = "time_steps_back"
     before = 2
+    shape = attrgetter("gradients.shape")
 
     def _run(self, *arrays: Array) -> Array:
         d_results, trail, *inputs = arrays
         return self.loop(inputs).backward(d_results, trail, inputs[2])
-
-    def _shape(self, loop: Loop) -> tuple[int, ...]:
-        return (loop.gradients.size,)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Differentiate the gradient of the steps one by one."""

@@ -37,15 +37,16 @@ class Parts:
     """How parts lie one behind another in an array of one axis.
 
     Attributes:
-        size: how many numbers they have together.
+        shape: of the array.
     """
 
     def __init__(self, shapes: Iterable[tuple[str, tuple[int, ...]]]) -> None:
-        self.size = 0
+        stop = 0
         self._places: list[tuple[str, slice, tuple[int, ...]]] = []
         for name, shape in shapes:
-            start, self.size = self.size, self.size + math.prod(shape)
-            self._places.append((name, slice(start, self.size), shape))
+            start, stop = stop, stop + math.prod(shape)
+            self._places.append((name, slice(start, stop), shape))
+        self.shape = (stop,)
 
     def cut(self, flat: Any) -> dict[str, Any]:
         """Return the parts of a value of any kind."""
@@ -114,7 +115,7 @@ class Loop:
             w_ih, w_hh: weights (G, I) of the inputs and (G, H) of the hidden state.
             more: both biases (G,), or none; then the first states (N, H).
         """
-        trail = empty((self.trail.size,), x_LNI.dtype)
+        trail = empty(self.trail.shape, x_LNI.dtype)
         parts = self.parts(trail)
         *biases, h = more[:-1] if self.kind == "lstm" else more
         parts["h_before"][self.order[0]] = h
@@ -174,7 +175,7 @@ class Loop:
 
     def backward(self, d_results: Array, trail: Array, w_hh: Array) -> Array:
         """Return the `gradients`, for those of the results."""
-        flat = empty((self.gradients.size,), trail.dtype)
+        flat = empty(self.gradients.shape, trail.dtype)
         gradients = self.gradients.cut(flat)
         d, dh = gradients["d"], gradients["dh"]
         dh[...] = 0  # a GRU's kernel carries there what does not go through its product
