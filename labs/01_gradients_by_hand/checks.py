@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 
 from autograder.checks import Feedback, LabSettings, check, close
+from autograder.errors import StudentError
 
 WITHHELD = (
     *("torch:", "minitorch.sweep:sweep", "minitorch.optim.sgd:SGD"),
@@ -29,6 +30,22 @@ def draw_points(rng, n=12, d=4):
         x = rng.normal(size=(n, d)) * rng.uniform(0.5, 3.0, size=d)
         x[:, 0] += 0.5 * x[:, -1]
     return x, rng.normal(size=n) * 2.0 + 1.0
+
+
+def call_twice(name, arguments):
+    globals()[name](*arguments)
+    return globals()[name](*arguments)
+
+
+def must_be_the_same_again(student, name, arguments, expected):
+    """Raise Feedback where a function has changed what it was given."""
+    called = f"{name}, asked a second time with the same arguments,"
+    hint = "Which step changes what the caller handed in?"
+    try:
+        got = student.probe(call_twice, name=name, arguments=list(arguments))
+    except StudentError as error:
+        raise Feedback(f"{called} raised {str(error).rstrip('. ')}.", hint=hint) from error
+    close(list(got) if isinstance(got, tuple) else got, expected, called=called, hint=hint)
 
 
 # ---- 1. The formula
@@ -83,6 +100,15 @@ def explain_factor(called, got, expected, n):
     for factor, hint in reasons.items():
         if np.allclose(got, factor * expected, rtol=1e-6):
             raise Feedback(f"{called} is {factor:g} times what it should be.", hint=hint)
+
+
+@check("mse_gradient", requires="the_gradient_of_the_mean_squared_error")
+def its_data_stay_as_they_are(student, rng):
+    """asked again with the same arrays, it gives the same gradient"""
+    x, y = draw_points(rng)
+    w = rng.normal(size=4)
+    expected = 2 * x.T @ (x @ w - y) / len(y)
+    must_be_the_same_again(student, "mse_gradient", (x, y, w), expected)
 
 
 @check("mse_gradient", hidden=True, requires="the_gradient_of_the_mean_squared_error")
@@ -143,11 +169,21 @@ def no_steps_are_a_path_too(student, rng):
     close(got, start[None], called="descend with 0 steps", hint="Try steps=0.")
 
 
+@check("descend", requires="each_step_goes_against_the_gradient")
+def all_steps_are_in_the_path(student, rng):
+    """where the gradient is zero the path has a row for each step as well"""
+    bowl = {"slopes": np.ones(3), "start": np.zeros(3), "lr": 0.1, "steps": 5}
+    got, _ = student.probe(descend_in_bowl, **bowl)
+    hint = "The caller said how many steps to take. May the walk end before?"
+    close(got, np.zeros((6, 3)), called="descend from the minimum, 5 steps", hint=hint)
+
+
 @check("largest_lr", weight=2)
 def the_edge_is_where_the_steepest_direction_stops_shrinking(student, rng):
     """it is two over the largest eigenvalue of the Hessian"""
-    for n, d in ((12, 4), (9, 1), (40, 6)):
-        x, _ = draw_points(rng, n, d)
+    drawn = [draw_points(rng, n, d)[0] for n, d in ((12, 4), (9, 1), (40, 6))]
+    for x in (*drawn, np.diag(rng.uniform(1, 2, size=4) * [1.0, 2.0, 8.0, 4.0])):
+        n = len(x)
         top = np.linalg.svd(x, compute_uv=False)[0] ** 2 / n  # half the Hessian's eigenvalue
         got, called = student.call("largest_lr", x), f"largest_lr(x), x {x.shape}"
         if np.shape(got) == () and np.isclose(float(got), 0.5 / top):
@@ -174,7 +210,7 @@ def more_of_the_same_points_change_nothing(student, rng):
 # ---- 3. The numerical gradient
 
 
-def count_evaluations(point, coefficients, step):
+def count_evaluations(point, coefficients, step, order):
     """Return (gradient, evaluations, point afterwards) of cubes and the square of a sum."""
     calls = [0]
 
@@ -182,15 +218,17 @@ def count_evaluations(point, coefficients, step):
         calls[0] += 1
         return float((coefficients * p**3).sum() + p.sum() ** 2)
 
-    place = point.copy()
+    place = point.copy(order)
     grad = numerical_gradient(f, place, step) if step else numerical_gradient(f, place)
     return grad, calls[0], place
 
 
-def differentiate_cubes(student, rng, shape, step):
+def differentiate_cubes(student, rng, shape, step, order="C"):
     """Central differences of c w^3 are 3 c w^2 + c step^2, those of a square exact."""
     point, c = rng.normal(size=shape), rng.uniform(0.5, 2.0, size=shape)
-    grad, calls, after = student.probe(count_evaluations, point=point, coefficients=c, step=step)
+    grad, calls, after = student.probe(
+        count_evaluations, point=point, coefficients=c, step=step, order=order
+    )
     return point, c, grad, calls, after, 3 * c * point**2 + 2 * point.sum() + c * step**2
 
 
@@ -239,6 +277,9 @@ def two_evaluations_an_element(student, rng):
         close(grad, expected, called=f"numerical_gradient, shape {shape}", hint=hint)
         if calls != 2 * point.size:
             raise Feedback(f"numerical_gradient asked for f {calls} times.", hint=hint)
+    _, _, grad, _, _, expected = differentiate_cubes(student, rng, (2, 3), 0.1, order="F")
+    hint = "Of an array like w.T, ravel and reshape give a copy. Does f see your steps?"
+    close(grad, expected, called="numerical_gradient at a transposed array", hint=hint)
 
 
 def ask_agree(student, a, b, *tolerance):
@@ -512,6 +553,16 @@ def the_first_layer_has_its_gradients(student, rng):
         close(got[1], expected[1], called=f"gradient of b1, (N, D, H, C) = {sizes}", hint=hint)
 
 
+@check(
+    "backward",
+    requires=("the_first_layer_has_its_gradients", "the_second_layer_has_its_gradients"),
+)
+def its_inputs_stay_as_they_are(student, rng):
+    """asked again with the same arrays, it gives the same gradients"""
+    *network, expected = draw_two_layers(rng)
+    must_be_the_same_again(student, "backward", network, expected)
+
+
 @check("backward", hidden=True)
 def a_single_picture_has_gradients_too(student, rng):
     """one picture, one pixel, one class: every axis of length one"""
@@ -552,15 +603,18 @@ def every_picture_is_in_one_minibatch(student, rng):
 def the_order_is_random(student, rng):
     """the order is drawn from the generator: another state, another order"""
     seed = int(rng.integers(1000))
-    first, same_seed, other_seed = (
-        np.concatenate(student.probe(collect_minibatches, n=64, size=8, seed=s))
-        for s in (seed, seed, seed + 1)
-    )
+    cut = [student.probe(collect_minibatches, n=64, size=8, seed=s) for s in (seed, seed, seed + 1)]
+    first, same_seed, other_seed = map(np.concatenate, cut)
     hint = "Pictures come sorted, or in their file's order. rng knows how to shuffle."
     if not np.array_equal(first, same_seed):
         raise Feedback("minibatches: the same generator gave two orders.", hint="Use rng alone.")
     if np.array_equal(first, other_seed) or np.array_equal(first, np.arange(64)):
         raise Feedback("minibatches: the order does not come from the generator.", hint=hint)
+    if any(np.ptp(piece) == 7 for piece in cut[0]):
+        raise Feedback(
+            "minibatches(64, 8, rng): a piece holds eight neighbours, as the pictures lay.",
+            hint="May any two pictures meet in one minibatch, or only those that lie together?",
+        )
 
 
 def run_sgd_step(params, grads, lr):
@@ -572,7 +626,7 @@ def run_sgd_step(params, grads, lr):
 
 
 def ask_sgd_step(student, rng):
-    shapes = ((2, 3), (3,), ())
+    shapes = ((2, 3), (3,), (1, 1))
     params, grads = ([np.array(rng.normal(size=s)) for s in shapes] for _ in range(2))
     lr = float(rng.uniform(0.1, 0.9))
     return params, grads, lr, student.probe(run_sgd_step, params=params, grads=grads, lr=lr)
@@ -662,6 +716,13 @@ def both_users_of_a_value_send_their_share(student, rng):
     hint = "The input of a layer with a skip went two ways. What comes back on each of them?"
     for skip in (1.0, 0.5):
         compare_deep(student, rng, (3, 4, 4, 2), skip, hint)
+
+
+@check("deep_backward", requires="layers_without_skips")
+def notes_can_be_read_again(student, rng):
+    """asked again with the same notes, it gives the same gradients"""
+    network = draw_deep_network(rng, (3, 4, 2), 0.0)
+    must_be_the_same_again(student, "deep_backward", network, compute_deep_gradients(*network))
 
 
 @check("deep_backward", hidden=True)

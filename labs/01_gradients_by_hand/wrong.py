@@ -38,6 +38,12 @@ def mse_gradient(x, y, w):
     return 2 / len(y) * (x @ w - y)
 
 
+# %% wrong="writes_into_the_targets" question="mse_gradient" check="its_data_stay_as_they_are" says="handed in"
+def mse_gradient(x, y, w):
+    y -= x @ w
+    return -2 / len(y) * x.T @ y
+
+
 # %% wrong="the_same_array_every_time" question="descend" check="each_step_goes_against_the_gradient" says="an array of its own"
 def descend(gradient, w, lr, steps):
     path = [w]
@@ -79,6 +85,17 @@ def descend(gradient, w, lr, steps):
     return np.array(path)
 
 
+# %% wrong="stops_where_it_is_flat" question="descend" check="all_steps_are_in_the_path" says="how many steps"
+def descend(gradient, w, lr, steps):
+    path = [w]
+    for _ in range(steps):
+        slope = gradient(path[-1])
+        if np.linalg.norm(slope) < 1e-6:
+            break
+        path.append(path[-1] - lr * slope)
+    return np.array(path)
+
+
 # %% wrong="where_one_step_is_enough" question="largest_lr" check="the_edge_is_where_the_steepest_direction_stops_shrinking" says="half of what it should be"
 def largest_lr(x):
     return 1 / np.linalg.eigvalsh(2 / len(x) * x.T @ x)[-1]
@@ -97,6 +114,11 @@ def largest_lr(x):
 # %% wrong="longest_column" question="largest_lr" check="the_edge_is_where_the_steepest_direction_stops_shrinking" says="direction"
 def largest_lr(x):
     return 1 / (x**2).mean(axis=0).max()
+
+
+# %% wrong="takes_the_first_eigenvalue" question="largest_lr" check="the_edge_is_where_the_steepest_direction_stops_shrinking" says="steepest"
+def largest_lr(x):
+    return 2 / np.linalg.eigvals(2 / len(x) * x.T @ x)[0]
 
 
 # %% wrong="forward_differences" question="numerical_gradient" check="differences_are_central" says="forward difference"
@@ -157,6 +179,18 @@ def numerical_gradient(f, point, step=1e-5):
         down[i] -= 1e-5
         grad[i] = (f(up) - f(down)) / 2e-5
     return grad
+
+
+# %% wrong="steps_in_a_copy" question="numerical_gradient" check="two_evaluations_an_element" says="Does f see"
+def numerical_gradient(f, point, step=1e-5):
+    flat, grad = point.ravel(), np.zeros(point.size)
+    for i, value in enumerate(flat):
+        flat[i] = value + step
+        up = f(point)
+        flat[i] = value - step
+        grad[i] = (up - f(point)) / (2 * step)
+        flat[i] = value
+    return grad.reshape(point.shape)
 
 
 # %% wrong="within_a_hundredth" question="agree" check="equal_gradients_agree" says="in proportion"
@@ -299,6 +333,15 @@ def backward(params, x, hidden, out_grad):
     return [inner.T @ x, inner.sum(axis=0), out_grad.T @ hidden, out_grad.sum(axis=0)]
 
 
+# %% wrong="makes_a_mask_of_hidden" question="backward" check="its_inputs_stay_as_they_are" says="handed in"
+def backward(params, x, hidden, out_grad):
+    _, _, w2, _ = params
+    dw2 = hidden.T @ out_grad
+    hidden[hidden > 0] = 1
+    inner = (out_grad @ w2.T) * hidden
+    return [x.T @ inner, inner.sum(axis=0), dw2, out_grad.sum(axis=0)]
+
+
 # %% wrong="loses_the_rest" question="minibatches" check="every_picture_is_in_one_minibatch" says="may be shorter"
 def minibatches(n, size, rng):
     order = rng.permutation(n)
@@ -314,6 +357,19 @@ def minibatches(n, size, rng):
 # %% wrong="does_not_shuffle" question="minibatches" check="the_order_is_random" says="shuffle"
 def minibatches(n, size, rng):
     return [np.arange(i, min(i + size, n)) for i in range(0, n, size)]
+
+
+# %% wrong="shuffles_inside_the_pieces" question="minibatches" check="the_order_is_random" says="meet"
+def minibatches(n, size, rng):
+    return [rng.permutation(np.arange(i, min(i + size, n))) for i in range(0, n, size)]
+
+
+# %% wrong="shuffles_the_pieces" question="minibatches" check="the_order_is_random" says="neighbours"
+def minibatches(n, size, rng):
+    full = n // size * size
+    pieces = list(np.arange(full).reshape(-1, size))
+    rng.shuffle(pieces)
+    return pieces + ([np.arange(full, n)] if full < n else [])
 
 
 # %% wrong="equal_parts" question="minibatches" check="every_picture_is_in_one_minibatch" says="lengths"
@@ -383,4 +439,15 @@ def deep_backward(params, notes, out_grad):
         inner = out_grad * is_open
         grads = [x.T @ inner, inner.sum(axis=0), *grads]
         out_grad = inner @ w.T + (out_grad if skip else 0.0)
+    return grads
+
+
+# %% wrong="takes_the_notes_away" question="deep_backward" check="notes_can_be_read_again" says="handed in"
+def deep_backward(params, notes, out_grad):
+    grads = []
+    for w in params[-2::-2]:
+        x, is_open, skip = notes.pop()
+        inner = out_grad * is_open
+        grads = [x.T @ inner, inner.sum(axis=0), *grads]
+        out_grad = inner @ w.T + (skip * out_grad if skip else 0.0)
     return grads

@@ -46,6 +46,7 @@ OTHERWISE = [  # lab, question, words of its solution, other words that are as r
         "len(users[i]) == 1 and users[i][0] is not None",
         "len(set(users[i])) == 1 and users[i][0] is not None",
     ),
+    ("01_gradients_by_hand", "sgd_step", "param -= lr * grad", "param[:] = param - lr * grad"),
     ("00_the_machine", "strides", "return strides", "return tuple(strides)"),
     ("02_autodiff", "topological_order", "return order", "return tuple(order)"),
     (
