@@ -58,7 +58,8 @@ def axes_in_front_are_summed_away(student, rng):
 def axes_of_size_one_are_kept(student, rng):
     """axes of size 1 are summed, and stay with size 1"""
     hint = "An axis of size 1 was copied too, but the input has it: it must still be there."
-    compare_sums(student, rng, [((3, 2), (3, 1)), ((3, 2), (1, 2)), ((2, 3, 4), (2, 1, 4))], hint)
+    cases = [((3, 2), (3, 1)), ((3, 2), (1, 2)), ((2, 3, 4), (2, 1, 4)), ((3, 2), (1, 1))]
+    compare_sums(student, rng, cases, hint)
 
 
 @check("sum_to_shape", requires="axes_in_front_are_summed_away")
@@ -433,7 +434,14 @@ def run_gradients(which, arrays, times):
         def gradient(self, out_grad, node):
             return [out_grad * mt.exp(node.inputs[0])]
 
-    leaves = [mt.tensor(a, requires_grad=True) for a in arrays]
+    class Second(mt.Op):
+        def compute(self, xp, x, y):
+            return y * 1.0
+
+        def gradient(self, out_grad, node):
+            return None, out_grad
+
+    leaves = inputs = [mt.tensor(a, requires_grad=True) for a in arrays]
     if which == "shared":
         s = leaves[0] * leaves[0]
         output = s + s * leaves[0]
@@ -444,6 +452,11 @@ def run_gradients(which, arrays, times):
         output = (mt.exp(x @ w + b) * (x @ w)).sum()
     elif which == "unused":
         output = leaves[0] * 3.0
+    elif which == "second":
+        output = Second()(leaves[0].detach(), leaves[1]) * 3.0
+    elif which == "between":
+        inputs = [leaves[0] * leaves[0]]
+        output = mt.exp(inputs[0] * 2.0)
     elif which == "ladder":
         (s,) = leaves
         a, b = s, s * 2.0
@@ -458,7 +471,7 @@ def run_gradients(which, arrays, times):
     for leaf in leaves:
         leaf.grad = None
     for _ in range(times):
-        adjoints = gradients(output, leaves)
+        adjoints = gradients(output, inputs)
     if not isinstance(adjoints, (list, tuple)):
         return adjoints
     return list(adjoints)
@@ -536,6 +549,27 @@ def an_operator_may_return_a_list(student, rng):
     except StudentError as error:
         raise Feedback(f"A gradient in a list raised {error!s}", hint=hint) from error
     close(got, 6 * np.exp(2 * x), called="gradients, from a list", hint=hint)
+
+
+@check("gradients")
+def an_input_may_have_none(student, rng):
+    """where an operator has no gradient for an input, the others have theirs"""
+    x, y = rng.normal(size=(2, 3))
+    hint = "None says that this input gets nothing. What about the one behind it?"
+    try:
+        got = ask_gradients(student, "second", x, y)
+    except StudentError as error:
+        raise Feedback(f"A gradient of (None, a tensor) raised {error!s}", hint=hint) from error
+    close(got, [np.zeros(3), np.full(3, 3.0)], called="gradients, from (None, a tensor)", hint=hint)
+
+
+@check("gradients", requires="partial_adjoints_add_up")
+def what_lies_between_has_a_gradient(student, rng):
+    """the gradient by a value that is no leaf"""
+    x = rng.uniform(0.1, 1.0, size=3)
+    (got,) = ask_gradients(student, "between", x)
+    hint = "`inputs` may hold results of operators. Who still knows their adjoints at the end?"
+    close(got, 2 * np.exp(2 * x * x), called="gradients(exp(2 s), [s]), s no leaf", hint=hint)
 
 
 @check("gradients")
@@ -668,7 +702,7 @@ def a_hessian_that_depends_on_the_place(student, rng):
 
 
 def run_sgd_step(arrays, grads, lr):
-    """Return (new values, whether each wants gradients, whether each has a history, old values)."""
+    """Return (new values, whether each wants gradients, whether each has a history, old values and gradients)."""
     import minitorch as mt
 
     leaves = [mt.tensor(a, requires_grad=True) for a in arrays]
@@ -676,7 +710,7 @@ def run_sgd_step(arrays, grads, lr):
     new = list(sgd_step(leaves, slopes, lr))
     wants = [bool(p.requires_grad) for p in new]
     history = [p.op is not None for p in new]
-    return [p.detach() for p in new], wants, history, [p.detach() for p in leaves]
+    return [p.detach() for p in new], wants, history, [p.detach() for p in (*leaves, *slopes)]
 
 
 def ask_sgd_step(student, rng):
@@ -712,6 +746,7 @@ def new_parameters_are_leaves(student, rng):
 
 @check("sgd_step", requires="a_step_goes_against_the_gradient")
 def old_parameters_stay(student, rng):
-    """the parameters passed in are not modified"""
-    arrays, _, _, (_, _, _, old) = ask_sgd_step(student, rng)
-    close(old, arrays, called="parameters after sgd_step", hint="Make new ones instead.")
+    """the parameters and the gradients passed in are not modified"""
+    arrays, grads, _, (_, _, _, old) = ask_sgd_step(student, rng)
+    close(old[:2], arrays, called="parameters after sgd_step", hint="Make new ones instead.")
+    close(old[2:], grads, called="gradients after sgd_step", hint="Make a new product instead.")

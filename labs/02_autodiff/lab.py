@@ -482,7 +482,7 @@ predicted_backward_products = 6
 
 # %% question="gradients" points="5" hint1="If a value is used twice, two partial adjoints arrive. What has to happen to the first one when the second comes?" hint2="Go through reversed(topological_order(output)). Leaves (op is None) have nobody to pass their adjoint to." hint3="An operator with one input may return a tensor instead of a tuple or a list. Store the adjoints in a dict of your own, made anew at each call, keyed by id(value)."
 def gradients(output, inputs):
-    """Return the gradient of the sum of `output` with respect to each of `inputs`, as a list.
+    """Return the gradient of the sum of `output` by each of `inputs`, leaves or not, as a list.
 
     An operator's gradient comes from `value.op.gradient(adjoint, value)`: a tensor for one
     input, or a tuple or list of one for each input, None where an input has none. An input that
@@ -765,7 +765,7 @@ def sgd_step(parameters, grads, lr):
 
     Args:
         parameters: leaf tensors; not modified.
-        grads: their gradients, in the same order.
+        grads: their gradients, in the same order; not modified.
         lr: the learning rate.
     Returns: tensors with requires_grad=True and no history (`op` is None).
     """

@@ -33,6 +33,16 @@ def sum_to_shape(grad, shape):
     return grad
 
 
+# %% wrong="stops_at_the_first_axis" question="sum_to_shape" check="axes_of_size_one_are_kept" says="An axis of size 1 was copied"
+def sum_to_shape(grad, shape):
+    while grad.ndim > len(shape):
+        grad = grad.sum(dim=0)
+    for axis, size in enumerate(shape):
+        if size == 1 and grad.shape[axis] != 1:
+            return grad.sum(dim=axis, keepdim=True)
+    return grad
+
+
 # %% wrong="drops_the_axis_of_size_one" question="sum_to_shape" check="axes_of_size_one_are_kept" says="must still be there"
 def sum_to_shape(grad, shape):
     while grad.ndim > len(shape):
@@ -361,6 +371,42 @@ def gradients(output, inputs):
     return [adjoint.get(id(value), mt.zeros_like(value)) for value in inputs]
 
 
+# %% wrong="stops_at_none" question="gradients" check="an_input_may_have_none" says="the one behind it"
+def gradients(output, inputs):
+    adjoint = {id(output): mt.ones_like(output)}
+    for value in reversed(topological_order(output)):
+        if value.op is None or id(value) not in adjoint:
+            continue
+        partials = value.op.gradient(adjoint[id(value)], value)
+        if not isinstance(partials, tuple | list):
+            partials = (partials,)
+        for source, partial in zip(value.inputs, partials, strict=True):
+            if partial is None:
+                break
+            if id(source) in adjoint:
+                partial = adjoint[id(source)] + partial
+            adjoint[id(source)] = partial
+    return [adjoint.get(id(value), mt.zeros_like(value)) for value in inputs]
+
+
+# %% wrong="forgets_what_it_has_handed_on" question="gradients" check="what_lies_between_has_a_gradient" says="Who still knows"
+def gradients(output, inputs):
+    adjoint = {id(output): mt.ones_like(output)}
+    for value in reversed(topological_order(output)):
+        if value.op is None or id(value) not in adjoint:
+            continue
+        partials = value.op.gradient(adjoint.pop(id(value)), value)
+        if not isinstance(partials, tuple | list):
+            partials = (partials,)
+        for source, partial in zip(value.inputs, partials, strict=True):
+            if partial is None:
+                continue
+            if id(source) in adjoint:
+                partial = adjoint[id(source)] + partial
+            adjoint[id(source)] = partial
+    return [adjoint.get(id(value), mt.zeros_like(value)) for value in inputs]
+
+
 # %% wrong="none_for_the_unused" question="gradients" check="an_unused_input_has_zeros" says="Of b's shape"
 def gradients(output, inputs):
     adjoint = {id(output): mt.ones_like(output)}
@@ -455,3 +501,12 @@ def sgd_step(parameters, grads, lr):
     for p, g in zip(parameters, grads, strict=True):
         p.detach().numpy()[...] -= lr * g.detach().numpy()
     return [mt.tensor(p.detach().numpy(), requires_grad=True) for p in parameters]
+
+
+# %% wrong="scales_the_gradients" question="sgd_step" check="old_parameters_stay" says="new product"
+def sgd_step(parameters, grads, lr):
+    with mt.no_grad():
+        for g in grads:
+            g *= lr
+    moved = [p.detach() - g.detach() for p, g in zip(parameters, grads, strict=True)]
+    return [mt.tensor(p.numpy(), requires_grad=True) for p in moved]
