@@ -523,8 +523,10 @@ def adam_leaves_out_what_has_no_gradient(student, rng):
     arrays, grads = draw_arrays_and_grads(rng, 3)
     for step_grads in grads:
         step_grads[1] = None
+    grads[-1][0] = None  # what has moved before stays as well
     path, _, _ = ask_optimizer(student, "Adam", arrays, grads, **ADAM)
-    hint = "A layer that took no part in the loss has no gradient: leave it out."
+    hint = "A layer that took no part in the loss has no gradient: leave it out of the step, "
+    hint += "whatever its means are."
     close(
         path,
         adam(arrays, grads, **ADAM),
@@ -600,6 +602,29 @@ def the_network_computes_what_is_drawn(student, rng):
         expected = np.maximum(h2, 0).reshape(n, -1) @ w3.T + b3
         hint = "A ReLU behind each convolution, none behind the logits; stride 1, then 2."
         close(got, expected, called=f"CNN on {n} picture{'s' * (n > 1)}", hint=hint)
+
+
+def find_still_layers(x, seed):
+    """Return the names of a new network's parameters that a backward of its logits leaves out."""
+    import numpy as np
+
+    import minitorch as mt
+
+    net = CNN(np.random.default_rng(seed))
+    (net(mt.tensor(x)) * net(mt.tensor(x))).sum().backward()
+    return [n for n, p in net.named_parameters() if p.grad is None or not np.any(p.grad.numpy())]
+
+
+@check("CNN", requires="the_network_computes_what_is_drawn")
+def all_layers_can_learn(student, rng):
+    """gradients of the logits arrive at all three layers"""
+    x = rng.normal(size=(3, 1, 8, 8)).astype(np.float32)
+    still = student.probe(find_still_layers, x=x, seed=int(rng.integers(1000)))
+    if still:
+        raise Feedback(
+            f"After backward() from the logits there is no gradient for {', '.join(still)}.",
+            hint="Only operations on tensors are recorded: no .detach(), no .numpy() in forward.",
+        )
 
 
 @check("CNN", requires="the_network_computes_what_is_drawn")

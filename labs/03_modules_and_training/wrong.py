@@ -565,6 +565,29 @@ class Adam(Optimizer):
                     p -= self.lr / (1 - b1**self.t) * m / root
 
 
+# %% wrong="moves_by_the_means_alone" question="Adam" check="adam_leaves_out_what_has_no_gradient" says="whatever its means"
+class Adam(Optimizer):
+    def __init__(self, parameters, lr=1e-3, betas=(0.9, 0.999), eps=1e-8):
+        super().__init__(parameters)
+        self.lr, self.betas, self.eps = lr, betas, eps
+        self.t = 0
+        self.means = [mt.zeros_like(p.detach()) for p in self.parameters]
+        self.squares = [mt.zeros_like(p.detach()) for p in self.parameters]
+
+    def step(self):
+        self.t += 1
+        b1, b2 = self.betas
+        with mt.no_grad():
+            for p, m, s in zip(self.parameters, self.means, self.squares):
+                if p.grad is not None:
+                    m *= b1
+                    m += (1 - b1) * p.grad
+                    s *= b2
+                    s += (1 - b2) * p.grad * p.grad
+                root = mt.sqrt(s / (1 - b2**self.t)) + self.eps
+                p -= self.lr / (1 - b1**self.t) * m / root
+
+
 # %% wrong="no_relu_in_between" question="CNN" check="the_network_computes_what_is_drawn" says="A ReLU behind each"
 class CNN(Module):
     def __init__(self, rng):
@@ -575,6 +598,18 @@ class CNN(Module):
     def forward(self, x):
         h = self.conv2(self.conv1(x))
         return self.out(mt.relu(h).reshape(-1, 256))
+
+
+# %% wrong="reshapes_in_numpy" question="CNN" check="all_layers_can_learn" says="conv1.weight"
+class CNN(Module):
+    def __init__(self, rng):
+        self.conv1 = Conv2d(1, 8, 1, rng)
+        self.conv2 = Conv2d(8, 16, 2, rng)
+        self.out = Linear(256, 10, rng)
+
+    def forward(self, x):
+        h = mt.relu(self.conv2(mt.relu(self.conv1(x))))
+        return self.out(mt.tensor(h.detach().numpy().reshape(-1, 256)))
 
 
 # %% wrong="relu_on_the_logits" question="CNN" check="the_network_computes_what_is_drawn" says="none behind the logits"
