@@ -62,10 +62,13 @@ def recorded(shapes, number, dtype):
     }
 
 
-def look_at(student, rng):
+def look_at(student, rng, *values):
     n = int(rng.integers(3, 9))
     shapes = [(None, 2), (2, n), (4, n + 1)]
-    number, dtype = float(rng.normal()), str(rng.choice(["int64", "bool", "float64"]))
+    number, dtype = (
+        *(values or (float(rng.normal()),)),
+        str(rng.choice(["int64", "bool", "float64"])),
+    )
     facts = student.probe(recorded, shapes=shapes, number=number, dtype=dtype)
     return shapes, number, dtype, facts
 
@@ -81,16 +84,27 @@ def must_be_a_node(facts):
 @check("record", weight=2)
 def a_node_remembers_operator_and_inputs(student, rng):
     """the node holds the operator, and its inputs in order, numbers as constants"""
-    _, number, _, facts = look_at(student, rng)
+    must_hold_its_inputs(*look_at(student, rng))
+
+
+@check("record", requires="a_node_remembers_operator_and_inputs")
+def whole_numbers_and_arrays_become_constants(student, rng):
+    """an array and an integer become constants as well"""
+    for value in (rng.normal(size=2).astype(np.float32), int(rng.integers(2, 9))):
+        must_hold_its_inputs(*look_at(student, rng, value))
+
+
+def must_hold_its_inputs(_shapes, number, _dtype, facts):
+    """Raise Feedback where a recorded node does not hold its operator and its four inputs."""
     must_be_a_node(facts)
     if not facts["nodes"]:
         raise Feedback(
-            "record(op, [p0, 1.5, p1]) has an input that is no node.",
-            hint="A plain number has no shape and no value of its own. What turns it into a node?",
+            f"record(op, [p0, {describe(number)}, p1, p2]) has an input that is no node.",
+            hint="A number has no shape, and an array no op. What turns it into a node?",
         )
     if len(facts["order"]) != 4:
         raise Feedback(
-            f"record(op, [p0, {number:.3g}, p1, p2]) has {len(facts['order'])} inputs.",
+            f"record(op, [p0, {describe(number)}, p1, p2]) has {len(facts['order'])} inputs.",
             hint="Every input counts, and a number is one too.",
         )
     if not facts["op"]:
@@ -100,7 +114,12 @@ def a_node_remembers_operator_and_inputs(student, rng):
             "record(op, [p0, 1.5, p1, p2]) has its inputs in another order, or copies of them.",
             hint="`a - b` is not `b - a`, and a copy of a placeholder is another placeholder.",
         )
-    close(facts["constants"], [np.float32(number)], called="record: the constants among the inputs")
+    constants = [np.asarray(number, None if isinstance(number, int) else np.float32)]
+    close(facts["constants"], constants, called="record: the constants among the inputs")
+
+
+def describe(number):
+    return "an array" if np.ndim(number) else f"{number:.3g}"
 
 
 @check("record", weight=2)
@@ -143,8 +162,10 @@ def a_wrong_shape_is_found_at_once(student, rng):
 # 2. needed, evaluate
 
 
-def order_of(parents, fetches, fed):
+def order_of(parents, fetches, fed, times=1):
     """Build a graph, node i from its parents; return `needed` as indices (-1: a stranger).
+
+    It is asked `times` times with one list of fetches, and the last answer counts.
 
     No list of the nodes is left when the order is asked for, as it would be the answer.
     """
@@ -159,7 +180,8 @@ def order_of(parents, fetches, fed):
         return [nodes[i] for i in fetches], {nodes[i]: None for i in fed}, place
 
     asked, feeds, place = built()
-    needed_nodes = needed(asked, feeds)
+    for _ in range(times):
+        needed_nodes = needed(asked, feeds)
     return [place.get(id(node), -1) for node in needed_nodes]
 
 
@@ -247,6 +269,19 @@ def nothing_behind_a_fed_node(student, rng):
 
 
 @check("needed", requires="what_the_fetches_depend_on_is_there")
+def asked_again_it_gives_the_same(student, rng):
+    """a second call with the same list of fetches gives the same nodes"""
+    for parents, fetches, fed in some_graphs(rng):
+        order = student.probe(order_of, parents=parents, fetches=fetches, fed=fed, times=2)
+        missing = must_run(parents, fetches, fed) - set(order)
+        if missing:
+            raise Feedback(
+                f"needed, called a second time with the same list: {len(missing)} nodes are missing.",
+                hint="What does the first call leave behind, or take out of the caller's list?",
+            )
+
+
+@check("needed", requires="what_the_fetches_depend_on_is_there")
 def a_deep_graph_is_no_problem(student, rng):
     """a chain of 20,000 nodes works, so nothing recurses"""
     depth = 20_000
@@ -289,14 +324,16 @@ def evaluated(x, w, c, fed, twice):
     named = {"p": p, "v": v, "difference": difference, "scaled": scaled, "total": total}
     feeds = {p: w if fed == "v" else x}
     if fed is not None:
-        feeds[named[fed]] = x
-    values = evaluate([total, scaled] if twice else [total], feeds, {v: w})
+        feeds[scaled.inputs[1] if fed == "c" else named[fed]] = x
+    state, handed_in = {v: w}, list(feeds)
+    values = evaluate([total, scaled] if twice else [total], feeds, state)
     if not isinstance(values, dict):
         return type(values).__name__
     return {
         "values": {name: values[node] for name, node in named.items() if node in values},
         "ran": runs,
         "idle": idle in values,
+        "unchanged": list(feeds) == handed_in and list(state) == [v] and state[v] is w,
     }
 
 
@@ -356,6 +393,21 @@ def a_fed_node_is_not_computed(student, rng):
     hint = "Any node may be fed, a variable too, and the feed wins over the state."
     right = (w - x) * c + (w - x)
     close(outcome["values"]["total"], right, called="evaluate with a variable fed", hint=hint)
+    x, w, c, outcome = ask(student, rng, fed="c")
+    hint = "Any node may be fed, a constant too, and the feed wins over its value."
+    right = (x - w) * x + (x - w)
+    close(outcome["values"]["total"], right, called="evaluate with a constant fed", hint=hint)
+
+
+@check("evaluate", requires="values_are_those_of_the_operators")
+def feeds_and_state_stay_as_they_are(student, rng):
+    """the dicts that were handed in are the same afterwards"""
+    for fed in (None, "v"):
+        if not ask(student, rng, fed=fed)[-1]["unchanged"]:
+            raise Feedback(
+                "evaluate changed the dict of the feeds or of the state.",
+                hint="The next run has the same dicts and other values. Where do yours belong?",
+            )
 
 
 def without_a_value(fed):
@@ -401,13 +453,13 @@ def slopes(which, arrays, again):
             return out_grad * 2.0
 
     class Pick(Op):
-        def compute(self, xp, x, like):
+        def compute(self, xp, like, x):
             return x
 
         def gradient(self, out_grad, node):
-            return out_grad, None
+            return None, out_grad
 
-    sources = [Placeholder(a.shape, f"p{i}") for i, a in enumerate(arrays)]
+    sources = wanted = [Placeholder(a.shape, f"p{i}") for i, a in enumerate(arrays)]
     feeds = dict(zip(sources, arrays))
     if which == "shared":
         (s,) = sources
@@ -419,19 +471,23 @@ def slopes(which, arrays, again):
         loss = (sources[0] * 3.0).sum()
     elif which == "own":
         s, t = sources
-        loss = (Pick()(Twice()(s), t) * s).sum()
+        loss = (Pick()(t, Twice()(s)) * s).sum()
     elif which == "itself":
         loss = sources[0]
+    elif which == "between":
+        (s,) = sources
+        wanted = [s * s, as_node(2.0)]
+        loss = (wanted[0] * s).sum() * wanted[1]
     else:
         (s,) = sources
         a, b = s, s * 2.0
         for _ in range(8):
             a, b = a + b, a * 0.5 + b
         loss = (a * b).sum()
-    adjoints = gradients(loss, sources)
+    adjoints = gradients(loss, wanted)
     if again and isinstance(adjoints, (list, tuple)):
-        adjoints = gradients(adjoints[0].sum(), sources)
-    if not isinstance(adjoints, (list, tuple)) or len(adjoints) != len(sources):
+        adjoints = gradients(adjoints[0].sum(), wanted)
+    if not isinstance(adjoints, (list, tuple)) or len(adjoints) != len(wanted):
         return "no list"
     kinds = [None if n is None else isinstance(n, Node) for n in adjoints]
     nodes = [n for n in adjoints if isinstance(n, Node)]
@@ -512,6 +568,15 @@ def what_does_not_matter_has_none(student, rng):
     close(got, [np.float32(1.0)], called="gradients(s, [s])", hint="By how much does s grow?")
 
 
+@check("gradients", requires="partial_adjoints_add_up")
+def any_node_may_be_wanted(student, rng):
+    """the gradient by a node that an operator made, and by a constant"""
+    s = rng.uniform(0.5, 1.0, size=(3,)).astype(np.float32)
+    got = gradients_of(student, "between", s)
+    hint = "`wanted` holds nodes of any kind. Whose adjoints do you still have at the end?"
+    close(got, [2 * s, (s**3).sum()], called="gradients(c (m * s).sum(), [m, c])", hint=hint)
+
+
 @check("gradients")
 def gradients_have_gradients(student, rng):
     """the nodes can be differentiated again"""
@@ -535,6 +600,7 @@ def in_a_session(script, a, b):
         "both": [first, assign(first, first * 2.0), first + second],
         "sum": first + second,
         "list": [first, second],
+        "list of one": [second],
         "fed": assign(first, feed + 1.0),
         "aside": [assign(first, first * 2.0) * 0.0, second][1],
         "group": group(assign(first, first * 2.0), assign(second, second * 3.0)),
@@ -573,11 +639,12 @@ def numbers(rng):
 def a_run_gives_what_was_fetched(student, rng):
     """a node gives an array, a list of nodes a list, with feeds and without"""
     a, b = numbers(rng)
-    gave, _, _ = a_session(student, ["sum", "list", "fed"], a, b)
+    gave, _, _ = a_session(student, ["sum", "list", "fed", "list of one"], a, b)
     hint = "values[node] for each fetch, in order; a list only where a list was asked for."
     close(gave[0], np.float32(a + b), called="session.run(one + two)", hint=hint)
     close(gave[1], [np.float32(a), np.float32(b)], called="session.run([one, two])", hint=hint)
     close(gave[2], np.float32(a + 1), called="session.run(an assign node, with a feed)", hint=hint)
+    close(gave[3], [np.float32(b)], called="session.run([two])", hint=hint)
 
 
 @check("Session", weight=2)
@@ -836,14 +903,16 @@ def planned(x, w, b, new_w):
 
 
 def planned_from_the_middle(x, w, b):
-    """Plan the same, given what exp is computed from; return the loss."""
+    """Plan the same, given what exp is computed from, then given a variable; return both losses."""
     import minitorch as mt
 
     p, t = Placeholder((None, 2), "p"), Placeholder((None, 3), "t")
-    y = p @ Variable(w, "v") - Variable(b, "u")
+    v, u = Variable(w, "v"), Variable(b, "u")
+    y = p @ v - u
     loss = ((mt.exp(y) * 0.5 - t) ** 2).sum()
     (got,) = Plan([loss], [y, t])({}, x[0] @ w - b, x[1])
-    return np.array(got)
+    (by_variable,) = Plan([loss], [v, t, p])({v: -w, u: b}, w, x[1], x[0])
+    return np.array(got), np.array(by_variable)
 
 
 def by_numpy(x, t, w, b):
@@ -905,7 +974,9 @@ def a_fed_operator_needs_no_step(student, rng):
         got = student.probe(planned_from_the_middle, x=x, w=w, b=b)
     except StudentError as error:
         raise Feedback(f"{called} raised {str(error).rstrip('. ')}.", hint=hint) from error
-    close(got, by_numpy(x[0], x[1], w, b)[0], called=called, hint=hint)
+    close(got[0], by_numpy(x[0], x[1], w, b)[0], called=called, hint=hint)
+    called, hint = "a plan with a variable among its inputs", "A feed wins over the state, too."
+    close(got[1], by_numpy(x[0], x[1], w, b)[0], called=called, hint=hint)
     if results[3] != [True, False, False]:
         raise Feedback(
             "plan.inputs should hold None for an input that no fetch needs, and slots otherwise.",

@@ -276,7 +276,7 @@ def evaluate(fetches, feeds, state):
     Args:
         fetches: a list of nodes.
         feeds: {node: array}; any node may be fed.
-        state: {variable: array}.
+        state: {variable: array}. Neither of the two dicts is changed.
     Raises:
         ValueError: a placeholder is needed and not fed, or a variable is not in the state. The
             message holds the node's name.

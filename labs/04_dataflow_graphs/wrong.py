@@ -9,6 +9,13 @@ def record(op, inputs):
     return Node(op, inputs, spec.shape, spec.dtype, op.name)
 
 
+# %% wrong="knows_floats_only" question="record" check="whole_numbers_and_arrays_become_constants" says="What turns it"
+def record(op, inputs):
+    nodes = [Constant(value) if isinstance(value, float) else value for value in inputs]
+    spec = op.infer(*[Spec(node.shape, node.dtype) for node in nodes])
+    return Node(op, nodes, spec.shape, spec.dtype, op.name)
+
+
 # %% wrong="drops_the_numbers" question="record" check="a_node_remembers_operator_and_inputs" says="a number is one too"
 def record(op, inputs):
     nodes = [value for value in inputs if isinstance(value, Node)]
@@ -128,6 +135,23 @@ def needed(fetches, feeds):
     return order
 
 
+# %% wrong="empties_the_list" question="needed" check="asked_again_it_gives_the_same" says="caller's list"
+def needed(fetches, feeds):
+    order, seen = [], set()
+    while fetches:
+        stack = [(fetches.pop(), False)]
+        while stack:
+            node, inputs_are_done = stack.pop()
+            if inputs_are_done:
+                order.append(node)
+            elif node not in seen:
+                seen.add(node)
+                stack.append((node, True))
+                if node not in feeds:
+                    stack.extend((source, False) for source in node.inputs)
+    return order
+
+
 # %% wrong="recurses" question="needed" check="a_deep_graph_is_no_problem" says="a thousand calls deep"
 def needed(fetches, feeds):
     order, seen = [], set()
@@ -192,6 +216,40 @@ def evaluate(fetches, feeds, state):
             values[node] = node.op.compute(np, *[values[source] for source in node.inputs])
         else:
             raise ValueError(f"{node.name} has no value: feed it, or initialise it")
+    return values
+
+
+# %% wrong="constants_cannot_be_fed" question="evaluate" check="a_fed_node_is_not_computed" says="a constant too"
+def evaluate(fetches, feeds, state):
+    values = {}
+    for node in needed(fetches, feeds):
+        if isinstance(node, Constant):
+            values[node] = node.value
+        elif node in feeds:
+            values[node] = feeds[node]
+        elif node.op is not None:
+            values[node] = node.op.compute(np, *[values[source] for source in node.inputs])
+        elif node in state:
+            values[node] = state[node]
+        else:
+            raise ValueError(f"{node.name} has no value")
+    return values
+
+
+# %% wrong="goes_on_in_the_feeds" question="evaluate" check="feeds_and_state_stay_as_they_are" says="Where do yours belong"
+def evaluate(fetches, feeds, state):
+    values = feeds
+    for node in needed(fetches, feeds):
+        if node in feeds:
+            continue
+        if isinstance(node, Constant):
+            values[node] = node.value
+        elif node.op is not None:
+            values[node] = node.op.compute(np, *[values[source] for source in node.inputs])
+        elif node in state:
+            values[node] = state[node]
+        else:
+            raise ValueError(f"{node.name} has no value")
     return values
 
 
@@ -264,6 +322,42 @@ def gradients(loss, wanted):
                 continue
             adjoint[source] = adjoint[source] + partial if source in adjoint else partial
             queue.append(source)
+    return [adjoint.get(node) for node in wanted]
+
+
+# %% wrong="stops_at_none" question="gradients" check="a_rule_may_give_a_node_or_a_tuple" says="No gradient for an input"
+def gradients(loss, wanted):
+    adjoint = {loss: as_node(1.0)}
+    for node in reversed(needed([loss], {})):
+        if node.op is None or node not in adjoint:
+            continue
+        partials = node.op.gradient(adjoint[node], node)
+        if not isinstance(partials, tuple):
+            partials = (partials,)
+        for source, partial in zip(node.inputs, partials):
+            if partial is None:
+                break
+            if source in adjoint:
+                partial = adjoint[source] + partial
+            adjoint[source] = partial
+    return [adjoint.get(node) for node in wanted]
+
+
+# %% wrong="forgets_what_it_has_handed_on" question="gradients" check="any_node_may_be_wanted" says="at the end"
+def gradients(loss, wanted):
+    adjoint = {loss: as_node(1.0)}
+    for node in reversed(needed([loss], {})):
+        if node.op is None or node not in adjoint:
+            continue
+        partials = node.op.gradient(adjoint.pop(node), node)
+        if not isinstance(partials, tuple):
+            partials = (partials,)
+        for source, partial in zip(node.inputs, partials):
+            if partial is None:
+                continue
+            if source in adjoint:
+                partial = adjoint[source] + partial
+            adjoint[source] = partial
     return [adjoint.get(node) for node in wanted]
 
 
@@ -386,6 +480,22 @@ class Session:
             if isinstance(node.op, AssignOp):
                 self.state[node.op.variable] = np.array(value)
         return [values[node] for node in nodes]
+
+
+# %% wrong="counts_the_fetches" question="Session" check="a_run_gives_what_was_fetched" says="a list only where a list"
+class Session:
+    def __init__(self):
+        self.state = {}
+
+    def run(self, fetches, feed_dict=None):
+        feeds = {node: np.asarray(v, np.float32) for node, v in (feed_dict or {}).items()}
+        nodes = fetches if isinstance(fetches, list) else [fetches]
+        values = evaluate(nodes, feeds, self.state)
+        for node, value in values.items():
+            if isinstance(node.op, AssignOp):
+                self.state[node.op.variable] = np.array(value)
+        results = [values[node] for node in nodes]
+        return results if len(results) > 1 else results[0]
 
 
 # %% wrong="keeps_the_callers_array" question="Session" check="the_state_is_the_sessions_own" says="Whose array"
@@ -641,6 +751,25 @@ class Plan(Plan):
             elif node.op is None:
                 self.reads.append((place, node))
             else:
+                self.steps.append((node.op, [slot[s] for s in node.inputs], place))
+            if isinstance(node.op, AssignOp):
+                self.writes.append((node.op.variable, place))
+
+
+# %% wrong="reads_a_fed_variable" question="Plan" check="a_fed_operator_needs_no_step" says="wins over the state"
+class Plan(Plan):
+    def __init__(self, fetches, inputs):
+        order = needed(fetches, set(inputs))
+        slot = {node: i for i, node in enumerate(order)}
+        self.template, self.reads, self.writes, self.steps = [None] * len(order), [], [], []
+        self.inputs = [slot.get(node) for node in inputs]
+        self.fetches = [slot[node] for node in fetches]
+        for node, place in slot.items():
+            if isinstance(node, Constant):
+                self.template[place] = node.value
+            elif isinstance(node, Variable):
+                self.reads.append((place, node))
+            elif node.op is not None and place not in self.inputs:
                 self.steps.append((node.op, [slot[s] for s in node.inputs], place))
             if isinstance(node.op, AssignOp):
                 self.writes.append((node.op.variable, place))
