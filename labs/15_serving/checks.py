@@ -151,6 +151,18 @@ def a_batch_that_was_not_full_says_nothing(student, rng):
         )
 
 
+@check("AIMD", requires="a_miss_takes_a_tenth")
+def a_small_batch_that_misses_counts(student, rng):
+    """a batch that misses the goal takes a tenth of the limit, full or not"""
+    climb = [(n, 1.0) for n in range(1, 20)]
+    got = ask_limits(student, 20.0, [*climb, (int(rng.integers(2, 9)), 20.5)])
+    if got[-1] != 18:
+        raise Feedback(
+            f"At a limit of 20 a small batch missed the goal, and the limit is {got[-1]}, not 18. "
+            "What would a full batch have done?"
+        )
+
+
 @check("AIMD", requires="a_full_batch_in_time_allows_one_more")
 def exactly_the_goal_is_still_met(student, rng):
     """a batch that takes exactly the goal has met it"""
@@ -307,7 +319,7 @@ def run_cache(room, asks):
         value = cache.get(key)
         values.append(value)
         if value is None:
-            cache.put(key, 10 * key + 7)
+            cache.put(key, 10 * (key - asks[0]))
     return values
 
 
@@ -317,7 +329,7 @@ def run_model_cache(room, asks):
         value = cache.get(key)
         values.append(value)
         if value is None:
-            cache.put(key, 10 * key + 7)
+            cache.put(key, 10 * (key - asks[0]))
     return values
 
 
@@ -326,9 +338,12 @@ def what_was_put_is_there(student, rng):
     """what was put is found while there is room, and nothing else"""
     keys = rng.permutation(50)[:6].tolist()
     got = student.probe(run_cache, room=8, asks=keys + keys)
-    expected = [None] * 6 + [10 * key + 7 for key in keys]
+    expected = [None] * 6 + [10 * (key - keys[0]) for key in keys]
     if got != expected:
-        raise Feedback(f"Six keys, room for eight: the second time they gave {got[6:]}.")
+        raise Feedback(
+            f"Six keys, room for eight: the second time they gave {got[6:]}, expected "
+            f"{expected[6:]}. (A value may be 0.)"
+        )
 
 
 @check("Clock", weight=3, requires="what_was_put_is_there")
@@ -389,11 +404,13 @@ def a_long_stream_hits_and_misses_as_clock_does(student, rng):
 @check("Exp3", weight=2)
 def a_share_of_the_draws_explores(student, rng):
     """the chances are the weights, but for a share gamma that is spread evenly"""
-    weights = rng.dirichlet(np.ones(4))
-    gamma = float(rng.uniform(0.1, 0.4))
-    got = student.call("chances_of", weights, gamma)
-    close(got, (1 - gamma) * weights + gamma / 4, called=f"chances_of(weights, {gamma:.2f})",
-          hint="Do the chances sum to 1? Which chance has a model of weight 0?")  # fmt: skip
+    for n in (4, 2, 7):
+        weights = rng.dirichlet(np.ones(n))
+        gamma = float(rng.uniform(0.1, 0.4))
+        got = student.call("chances_of", weights, gamma)
+        called = f"chances_of({n} weights, {gamma:.2f})"
+        close(got, (1 - gamma) * weights + gamma / n, called=called,
+              hint="Do the chances sum to 1? Which chance has a model of weight 0?")  # fmt: skip
 
 
 def update_weights(weights, asked, loss, eta, gamma, floor=0.01):
@@ -437,18 +454,21 @@ def no_weight_falls_below_the_floor(student, rng):
 
 
 def run_learn(weights):
-    """Return the caller's weights after a call."""
-    before = weights.copy()
+    """Return the caller's weights after a call of each function."""
+    before, asked = weights.copy(), weights.copy()
     learn(before, 0, 1.0, 0.5, 0.1)
-    return before
+    chances_of(asked, 0.1)
+    return before, asked
 
 
 @check("Exp3", requires="only_the_one_that_was_asked_is_charged")
 def the_callers_weights_are_left_alone(student, rng):
-    """learn returns new weights and leaves those that it was given"""
+    """learn and chances_of return new arrays and leave the weights that they were given"""
     weights = rng.dirichlet(np.ones(3))
-    if not np.array_equal(student.probe(run_learn, weights=weights), weights):
-        raise Feedback("learn changed the array that it was given. Whose is it?")
+    after = student.probe(run_learn, weights=weights)
+    for name, array in zip(("learn", "chances_of"), after, strict=True):
+        if not np.array_equal(array, weights):
+            raise Feedback(f"{name} changed the array that it was given. Whose is it?")
 
 
 # ---- 7. at_deadline

@@ -57,6 +57,25 @@ class AIMD:
             self.exact += 1.0
 
 
+# %% wrong="hears_full_batches_alone" question="AIMD" check="a_small_batch_that_misses_counts" says="missed the goal"
+class AIMD:
+    def __init__(self, goal_ms):
+        self.goal_ms = goal_ms
+        self.exact = 1.0
+
+    @property
+    def limit(self):
+        return int(self.exact)
+
+    def observe(self, size, took_ms):
+        if size < self.limit:
+            return
+        if took_ms > self.goal_ms:
+            self.exact = max(1.0, 0.9 * self.exact)
+        else:
+            self.exact += 1.0
+
+
 # %% wrong="rounds_each_time" question="AIMD" check="fractions_are_kept" says="Where is the part after the point kept"
 class AIMD:
     def __init__(self, goal_ms):
@@ -204,6 +223,16 @@ class Clock:
         self.values[key] = value
 
 
+# %% wrong="takes_zero_for_nothing" question="Clock" check="what_was_put_is_there" says="may be 0"
+class Clock(Clock):
+    def get(self, key):
+        at = self.place.get(key)
+        if at is None or not self.values[at]:
+            return None
+        self.used[at] = True
+        return self.values[at]
+
+
 # %% wrong="new_entries_are_marked" question="Clock" check="what_was_used_is_spared" says="a is gone"
 class Clock:
     def __init__(self, room):
@@ -261,6 +290,25 @@ def learn(weights, asked, loss, eta, gamma, floor=0.01):
     new = weights.copy()
     chance = (1 - gamma) * weights[asked] + gamma / len(weights)
     new[asked] *= np.exp(-eta * loss / chance)
+    new = np.maximum(new / new.sum(), floor)
+    return new / new.sum()
+
+
+# %% wrong="of_four_models" question="Exp3" check="a_share_of_the_draws_explores" says="2 weights"
+def chances_of(weights, gamma):
+    return (1 - gamma) * weights + gamma / 4
+
+
+# %% wrong="mixes_in_place" question="Exp3" check="the_callers_weights_are_left_alone" says="chances_of changed"
+def chances_of(weights, gamma):
+    weights *= 1 - gamma
+    weights += gamma / len(weights)
+    return weights
+
+
+def learn(weights, asked, loss, eta, gamma, floor=0.01):
+    new = weights.copy()
+    new[asked] *= np.exp(-eta * loss / chances_of(weights.copy(), gamma)[asked])
     new = np.maximum(new / new.sum(), floor)
     return new / new.sum()
 
