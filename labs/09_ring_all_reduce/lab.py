@@ -603,7 +603,7 @@ q.check("crossing_bytes")
 
 # %%
 class Among:
-    """The `ranks` of `comm`, of which this is one, in this order: `rank`, `size`, `send`, `recv`."""
+    """The `ranks` of `comm`, of which this is one, in this order: it sends and receives as comm."""
 
     def __init__(self, comm, ranks):
         self.comm, self.ranks = comm, list(ranks)
@@ -612,8 +612,17 @@ class Among:
     def send(self, x, dst):
         self.comm.send(x, self.ranks[dst])
 
+    def isend(self, x, dst):
+        return self.comm.isend(x, self.ranks[dst])
+
     def recv(self, src):
         return self.comm.recv(self.ranks[src])
+
+    def irecv(self, src):
+        return self.comm.irecv(self.ranks[src])
+
+    def sendrecv(self, x, dst, src):
+        return self.comm.sendrecv(x, self.ranks[dst], self.ranks[src])
 
 
 # %% question="two_level_all_reduce" points="8" hint1="Find this rank's own host, and its place there. Which ranks are inside, and which have the same place elsewhere?" hint2="The three steps are three functions of yours: one in Among(comm, inside), one in Among(comm, between), one inside again." hint3="The halves of the ring work on 1-D arrays: flat at the beginning, x's shape at the end. Hand op on twice."
