@@ -185,7 +185,8 @@ def send_and_read(comm, messages, most, turn):
             comm.send(numpy.frombuffer(bytes(data), numpy.uint8), 1)
 
     if comm.rank == 0:
-        for x in [messages[0].T, messages[0][::2]] if turn else messages:
+        first = messages[0]
+        for x in [first.T, first[::2], first.astype(">f8")] if turn else messages:
             send_array(write, x)
             comm.send(numpy.empty(0, numpy.uint8), 1)  # where a message ends
         return None
@@ -207,7 +208,7 @@ def send_and_read(comm, messages, most, turn):
 
 def ask_round_trip(student, messages, most, turn=False):
     """Return what arrived of each array, where each message ended, and all that travelled."""
-    count = 2 if turn else len(messages)
+    count = 3 if turn else len(messages)
     run = student.ranks(send_and_read, 2, [(messages, most, turn), (count, most, turn)], MESSAGES)
     marks, stream = [], b""
     for m in run.messages:
@@ -253,12 +254,14 @@ def an_array_arrives_as_it_was(student, rng):
 
 @check("message", requires="an_array_arrives_as_it_was")
 def strides_do_not_matter(student, rng):
-    """a transposed or sliced array arrives as what it shows, and can be written to"""
-
+    """a transposed or sliced array, or one of turned bytes, arrives as what it shows, writable"""
     x = rng.normal(size=(4, 3))
-    (a, _, first, _), (b, _, second, _) = ask_round_trip(student, [x], 1 << 16, turn=True)[0]
+    results = ask_round_trip(student, [x], 1 << 16, turn=True)[0]
+    (a, _, first, _), (b, _, second, _), (c, *_) = results
     close(a, x.T, called="x.T after a trip", hint="In which order do the bytes of x lie in memory?")
     close(b, x[::2], called="x[::2] after a trip", hint="x[::2] is not all of x's memory.")
+    hint = "dtype.name says how long a number is. Who says in which order its bytes stand?"
+    close(c, x, called='x.astype(">f8") after a trip', hint=hint)
     if not (first and second):
         raise Feedback(
             "the array that recv_array returns cannot be written to: its memory belongs to the "
@@ -418,8 +421,8 @@ def parts_may_differ_in_shape(student, rng):
 @check("to_one", weight=2)
 def the_root_has_every_row(student, rng):
     """naive_gather returns rank r's array as row r at the root, and None elsewhere"""
-    for n, root in SIZES:
-        inputs = draw_arrays(rng, n, (2, 2))
+    for k, (n, root) in enumerate(SIZES):
+        inputs = draw_arrays(rng, n, (2, 2), (np.float64, np.int64)[k % 2])
         run = student.ranks("naive_gather", n, [(x, root) for x in inputs], MESSAGES)
         for rank, got in enumerate(run.results):
             if rank != root and got is not None:
@@ -433,6 +436,11 @@ def the_root_has_every_row(student, rng):
             raise Feedback(
                 f"naive_gather at root {root} of {n}: the root returned shape {np.shape(got)}, "
                 f"expected {(n, 2, 2)}: one row a rank."
+            )
+        if got.dtype != inputs[0].dtype:
+            raise Feedback(
+                f"naive_gather of {inputs[0].dtype} returned {got.dtype}. Which dtype has an array "
+                "that is made before anything is put into it?"
             )
         for rank, row in enumerate(got):
             if not is_same(row, inputs[rank]):

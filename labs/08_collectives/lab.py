@@ -437,7 +437,7 @@ q.check("from_one")
 
 # %% question="to_one" points="5" defines="naive_gather naive_reduce" hint1="The root receives in the order of ranks. What does it put where its own x belongs?" hint2="What do the other ranks return? Look at the docstring." hint3="For reduce: start from a copy, or from the first array; COMBINE[op](a, b) gives a new one. x belongs to the caller."
 def naive_gather(comm, x, root=0):
-    """Return an array whose row r is rank r's `x` at the root, None elsewhere."""
+    """Return at the root an array of x's dtype whose row r is rank r's `x`, None elsewhere."""
     if comm.rank != root:
         return comm.send(x, root)
     ### BEGIN SOLUTION

@@ -48,6 +48,12 @@ def recv_array(read):
     return np.frombuffer(read_exactly(read, n_bytes), np.float64).reshape(shape).copy()
 
 
+# %% wrong="forgets_the_order_of_bytes" question="message" check="strides_do_not_matter" says="in which order its bytes"
+def send_array(write, x):
+    header = json.dumps([x.dtype.name, x.shape]).encode()
+    write(len(header).to_bytes(4, "big") + header + x.tobytes())
+
+
 # %% wrong="flat" question="message" check="an_array_arrives_as_it_was" says="Does your header say the shape"
 def send_array(write, x):
     header = json.dumps([x.dtype.str, x.size]).encode()
@@ -214,6 +220,16 @@ def naive_reduce(comm, x, root=0, op="sum"):
     if comm.rank != root:
         return comm.send(x, root)
     return COMBINE[op].reduce([x] + [comm.recv(r) for r in range(comm.size) if r != root])
+
+
+# %% wrong="rows_of_float64" question="to_one" check="the_root_has_every_row" says="Which dtype has an array"
+def naive_gather(comm, x, root=0):
+    if comm.rank != root:
+        return comm.send(x, root)
+    rows = np.zeros((comm.size, *x.shape))
+    for src in range(comm.size):
+        rows[src] = x if src == root else comm.recv(src)
+    return rows
 
 
 # %% wrong="a_list_of_rows" question="to_one" check="the_root_has_every_row" says="expected one array"
