@@ -394,7 +394,7 @@ def compute_goodput(gaps, interval, write, restart):
 @check("goodput", weight=2)
 def only_what_was_written_lasts(student, rng):
     """after each failure a restart, then whole intervals, each with its write"""
-    interval, write, restart = (float(k) for k in rng.integers((20, 3, 5), (60, 15, 40)))
+    interval, write, restart = (float(k) for k in rng.uniform((20, 3, 5), (60, 15, 40)))
     gaps = restart + (interval + write) * rng.uniform(1.1, 9.9, size=30)
     expected = compute_goodput(gaps, interval, write, restart)
     got = to_number(student.call("goodput", gaps, interval, write, restart))
@@ -456,4 +456,9 @@ def lists_will_do_and_stay_as_they_were(student, rng):
         raise Feedback(
             "goodput changed the array that it was given.",
             hint="gaps -= ... writes into it; gaps - ... makes a new one.",
+        )
+    if student.probe(run_goodput, gaps=list(gaps)) != gaps:
+        raise Feedback(
+            "goodput changed the list that it was given.",
+            hint="pop takes an item away from the caller, too.",
         )

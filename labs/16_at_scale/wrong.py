@@ -236,6 +236,23 @@ def goodput(gaps, interval_s, write_s, restart_s):
     return float(interval_s * intervals.sum() / np.sum(gaps))
 
 
+# %% wrong="counts_whole_seconds" question="goodput" check="only_what_was_written_lasts" says="Take one gap"
+def goodput(gaps, interval_s, write_s, restart_s):
+    work = 0.0
+    for gap in gaps:
+        work += max(0, int(gap - restart_s)) // int(interval_s + write_s) * interval_s
+    return work / sum(gaps)
+
+
+# %% wrong="takes_the_gaps_away" question="goodput" check="lists_will_do_and_stay_as_they_were" says="changed the list"
+def goodput(gaps, interval_s, write_s, restart_s):
+    whole, work = sum(gaps), 0.0
+    gaps = gaps if isinstance(gaps, list) else gaps.tolist()
+    while gaps:
+        work += max(0, (gaps.pop() - restart_s) // (interval_s + write_s)) * interval_s
+    return work / whole
+
+
 # %% wrong="takes_the_restart_off_in_place" question="goodput" check="lists_will_do_and_stay_as_they_were" says="changed the array"
 def goodput(gaps, interval_s, write_s, restart_s):
     whole = sum(gaps)
