@@ -39,6 +39,21 @@ class Overlapped(Reducer):
 
 """
 
+WITHOUT_WAITING = """
+def ring_reduce_scatter(comm, x, op="sum"):
+    n, rank = comm.size, comm.rank
+    chunks = split(x, n)
+    passing = chunks[rank - 1].copy()
+    for step in range(n - 1):
+        sending = comm.isend(passing, (rank + 1) % n)
+        arrived = comm.recv((rank - 1) % n)
+        sending.wait()
+        passing = COMBINE[op](chunks[(rank - 2 - step) % n], arrived)
+    return passing
+
+
+"""
+
 OTHERWISE = [  # lab, question, words of its solution, other words that are as right
     (  # a step that its only user reads twice joins that user
         "06_graph_optimization",
@@ -67,6 +82,12 @@ OTHERWISE = [  # lab, question, words of its solution, other words that are as r
         "gradient_rules",
         "return tuple(beside(out_grad, source) for source in node.inputs)",
         "return [beside(out_grad, source) for source in node.inputs]",
+    ),
+    (  # halves of the ring that start their sends
+        "09_ring_all_reduce",
+        "two_level_all_reduce",
+        "def two_level",
+        WITHOUT_WAITING + "def two_level",
     ),
     (
         "10_data_parallel",
