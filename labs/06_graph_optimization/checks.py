@@ -609,6 +609,15 @@ def one_depends_on_the_other():
     return code, 2
 
 
+def one_depends_on_the_first():
+    """The third product's right factor comes from the first, and stands before the second."""
+    code = Code()
+    x, a, b = code.input("x", 3, 4), code.input("a", 4, 4), code.input("b", 4, 2)
+    turned = code.emit("transpose", code.emit("matmul", x, a))
+    code.outputs = [code.emit("matmul", x, b), code.emit("matmul", x, turned)]
+    return code, 2
+
+
 def one_is_the_others_factor():
     """The second product's right factor is the first product itself."""
     code = Code()
@@ -638,6 +647,7 @@ MERGES = (
     (lambda: heads(2, 3, 1), "three products of one left factor, of different widths"),
     (two_groups, "two left factors whose products alternate"),
     (one_depends_on_the_other, "a product whose right factor is made of another one's result"),
+    (one_depends_on_the_first, "a third product whose right factor is made of the first one's"),
     (one_is_the_others_factor, "a product whose right factor is the other product"),
     (common_right, "two products with one right factor"),
 )

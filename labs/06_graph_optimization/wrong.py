@@ -320,6 +320,30 @@ def merge_matmuls(program):
     return dead_code(rebuild(program, rule))
 
 
+# %% wrong="looks_at_the_last_of_the_group" question="merge_matmuls" check="one_product_a_group_is_left" says="At the place of the first product"
+def merge_matmuls(program):
+    groups, group_of, merged = {}, {}, {}
+    steps = program.steps
+    for i, step in enumerate(steps):
+        if step.op == "matmul":
+            group = groups.setdefault(step.inputs[0], [])
+            if not group or step.inputs[1] < group[-1]:
+                group.append(i)
+                group_of[i] = group
+
+    def rule(new, i, place):
+        if len(group_of.get(i, ())) < 2:
+            return None
+        group, (left, _) = group_of[i], steps[i].inputs
+        if i == group[0]:
+            weights = new.emit("concat", *(place[steps[j].inputs[1]] for j in group))
+            merged[i] = new.emit("matmul", place[left], weights)
+        start = sum(steps[j].shape[1] for j in group if j < i)
+        return new.emit("slice", merged[group[0]], attr=(start, start + steps[i].shape[1]))
+
+    return dead_code(rebuild(program, rule))
+
+
 # %% wrong="equal_widths" question="merge_matmuls" check="merging_keeps_the_values" says="Which columns are whose"
 def merge_matmuls(program):
     groups, group_of, merged, steps = {}, {}, {}, program.steps
