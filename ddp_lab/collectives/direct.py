@@ -9,8 +9,8 @@ import numpy as np
 
 from ddp_lab.collectives import reference
 from ddp_lab.collectives.registry import built_in
-from ddp_lab.collectives.rows import Rows, rows_of, same_place
-from ddp_lab.collectives.two_shot import copy_into, exchange, publish
+from ddp_lab.collectives.rows import Rows, copy_into, rows_of, same_place
+from ddp_lab.collectives.two_shot import exchange, publish
 from ddp_lab.transport.base import NDArray
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from ddp_lab.collectives import direct, reference, tree
 from ddp_lab.collectives.choose import on_wires
 from ddp_lab.collectives.halving_doubling import recursive_doubling
 from ddp_lab.collectives.registry import built_in, lookup
-from ddp_lab.collectives.rows import Rows, rows_of, same_place, split_evenly
-from ddp_lab.collectives.two_shot import copy_into, one_shot, publish, reduce_slice, slice_of
+from ddp_lab.collectives.rows import Rows, copy_into, rows_of, same_place, split_evenly
+from ddp_lab.collectives.two_shot import one_shot, publish, reduce_slice, slice_of
 from ddp_lab.transport.base import NDArray
 from ddp_lab.transport.shm.rendezvous import SharedRendezvous
 
@@ -40,7 +40,7 @@ PIECE_BYTES, MOST_PIECES = 1 << 20, 8  # of an array to reduce over a link; less
 DONE = object()
 
 
-@built_in("all_reduce", "hierarchical", borrows=True)
+@built_in("all_reduce", "hierarchical", reads=True, fills=True)
 def all_reduce(comm: "Communicator", x: NDArray, *, op: str, out: NDArray | None = None) -> NDArray:
     """Return the reduction, the same bits on each rank."""
     inside = comm.neighbours()

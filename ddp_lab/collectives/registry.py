@@ -43,13 +43,12 @@ COLLECTIVES = (
 class Algorithm:
     """A function with what the communicator must know of it.
 
-    `reads`: it leaves `x` as it is. `borrows`: so it does, and takes `out=`, the array for its
-    result. `fills`: it takes `out=`, of which `x` may be a part.
+    `reads`: it leaves `x` as it is. `fills`: it takes `out=`, the array for its result or None, of
+    which `x` may be a part.
     """
 
     name: str
     fn: Callable[..., Any]
-    borrows: bool = False
     built_in: bool = True
     reads: bool = False
     fills: bool = False
@@ -94,12 +93,12 @@ def register_algorithm(collective: str, name: str, fn: Callable[..., Any]) -> No
 
 
 def built_in(
-    collective: str, name: str, *, borrows: bool = False, reads: bool = False, fills: bool = False
+    collective: str, name: str, *, reads: bool = False, fills: bool = False
 ) -> Callable[[Fn], Fn]:
     """Return a decorator that registers one of the package's own algorithms."""
 
     def register(fn: Fn) -> Fn:
-        _of(collective)[name] = Algorithm(name, fn, borrows, reads=reads, fills=fills)
+        _of(collective)[name] = Algorithm(name, fn, reads=reads, fills=fills)
         return fn
 
     return register

@@ -20,6 +20,15 @@ def split_evenly(flat: NDArray, parts: int) -> list[NDArray]:
     return [flat[i * n // parts : (i + 1) * n // parts] for i in range(parts)]
 
 
+def copy_into(x: NDArray, out: NDArray | None) -> NDArray:
+    """Return `out`, or a new array, with the values of `x`."""
+    if out is None:
+        return x.copy()
+    if out is not x:
+        np.copyto(out, x)
+    return out
+
+
 def same_place(a: NDArray, b: NDArray) -> bool:
     """Return whether two arrays of one shape and dtype are the same memory."""
     if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddp_lab.collectives.registry import built_in
-from ddp_lab.collectives.rows import split_evenly
+from ddp_lab.collectives.rows import copy_into, split_evenly
 from ddp_lab.reduction import combiner
 from ddp_lab.transport.base import NDArray
 from ddp_lab.transport.shm.rendezvous import SharedRendezvous, too_large
@@ -39,7 +39,7 @@ def exchange(comm: "Communicator", x: NDArray) -> list[NDArray]:
     return [x if rank == comm.rank else arrays[rank] for rank in range(comm.size)]
 
 
-@built_in("all_reduce", "one_shot", borrows=True)
+@built_in("all_reduce", "one_shot", reads=True, fills=True)
 def one_shot(comm: "Communicator", x: NDArray, *, op: str, out: NDArray | None = None) -> NDArray:
     """Return the reduction: every rank gets all arrays and combines them in rank order."""
     arrays = exchange(comm, x)
@@ -55,16 +55,7 @@ def one_shot(comm: "Communicator", x: NDArray, *, op: str, out: NDArray | None =
     return total if out is None or total is out else copy_into(total, out)
 
 
-def copy_into(x: NDArray, out: NDArray | None) -> NDArray:
-    """Return `out`, or a new array, with the values of `x`."""
-    if out is None:
-        return x.copy()
-    if out is not x:
-        np.copyto(out, x)
-    return out
-
-
-@built_in("all_reduce", "two_shot", borrows=True)
+@built_in("all_reduce", "two_shot", reads=True, fills=True)
 def two_shot(comm: "Communicator", x: NDArray, *, op: str, out: NDArray | None = None) -> NDArray:
     """Return the reduction, the same bits on each rank: rank r computes slice r for all.
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from ddp_lab.arrays import outside
 from ddp_lab.collectives.registry import Algorithm
-from ddp_lab.collectives.rows import rows_of
+from ddp_lab.collectives.rows import copy_into, rows_of
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.reduction import divide
 from ddp_lab.transport import header as headers
@@ -52,14 +52,14 @@ class Call:
 
     def run(self, inner: Any) -> Any:
         """Return the result as the caller's kind of array; `inner` is bound to this collective."""
-        result: Any
-        if self.operation == "all_reduce":
-            result = self._all_reduce(inner)
-        elif self.out is not None and self.algorithm.fills:
-            result = self.algorithm.fn(inner, *self.args, out=self.out, **self.kwargs)
+        algorithm, args = self.algorithm, self.args
+        if algorithm.fills:
+            result = algorithm.fn(inner, *args, out=self.out, **self.kwargs)
         else:
-            result = self.algorithm.fn(inner, *self.args, **self.kwargs)
-            if not self.algorithm.built_in:
+            if self.operation == "all_reduce":  # works in place
+                args = (copy_into(args[0], self.out),)
+            result = algorithm.fn(inner, *args, **self.kwargs)
+            if not algorithm.built_in:
                 result = self._as_array(result, inner)
         if result is None:
             return None
@@ -75,23 +75,6 @@ class Call:
         if self.operation in ("broadcast", "scatter"):
             result = self._own(result)
         return outside(result, self.kind or headers.kind_of(inner._heard), self.device)
-
-    def _all_reduce(self, inner: Any) -> NDArray:
-        (x,) = self.args
-        out: NDArray | None = self.out
-        if self.algorithm.borrows:
-            result: NDArray = self.algorithm.fn(inner, x, out=out, **self.kwargs)
-            return result
-        work = x.copy() if out is None else out
-        if out is not None and out is not x:
-            np.copyto(out, x)
-        result = self.algorithm.fn(inner, work, **self.kwargs)
-        if not self.algorithm.built_in:
-            result = self._as_array(result, inner)
-        if out is not None and result is not out:
-            np.copyto(out, result.reshape(out.shape))
-            return out
-        return result
 
     def _as_array(self, result: Any, inner: Any) -> Any:
         """Return what a learner's algorithm returned, which may be a list, as an array."""
