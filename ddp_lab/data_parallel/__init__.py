@@ -2,7 +2,6 @@
 
 from ddp_lab.data_parallel.bucketing import BucketPlan, Caps, ParamSpec, assign, reverse_plan
 from ddp_lab.data_parallel.checkpoint import Checkpoint
-from ddp_lab.data_parallel.communicator_group import CommunicatorGroup
 from ddp_lab.data_parallel.errors import (
     DataParallelError,
     ModelMismatch,
@@ -18,6 +17,7 @@ from ddp_lab.data_parallel.ladder import (
     Overlapped,
 )
 from ddp_lab.data_parallel.measurement.breakdown import measure, typical
+from ddp_lab.data_parallel.reduction_group import CommunicatorGroup
 from ddp_lab.data_parallel.wrapping import DistributedDataParallel
 
 __all__ = [

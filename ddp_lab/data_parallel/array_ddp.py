@@ -9,7 +9,6 @@ from contextlib import ExitStack
 from typing import Any, Self
 
 from ddp_lab.data_parallel.bucketing import Caps, reverse_plan
-from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
 from ddp_lab.data_parallel.module_protocol import (
     ArraySlots,
@@ -20,7 +19,13 @@ from ddp_lab.data_parallel.module_protocol import (
     values,
 )
 from ddp_lab.data_parallel.reducer import Reducer
-from ddp_lab.data_parallel.reduction_group import Group, last_rank, reduce_counts, verify_same_model
+from ddp_lab.data_parallel.reduction_group import (
+    Group,
+    as_group,
+    last_rank,
+    reduce_counts,
+    verify_same_model,
+)
 
 PREFIX = "module."
 
@@ -115,7 +120,7 @@ class ArrayDistributedDataParallel(DistributedDataParallel, Wrapper):
         forward_sync_buffers: bool | None = None,
     ) -> None:
         super().__init__(module)
-        if is_communicator(device_ids):  # DistributedDataParallel(module, comm)
+        if as_group(device_ids) is not None:  # DistributedDataParallel(module, comm)
             device_ids, process_group = None, device_ids
         _check_devices(device_ids, output_device)
         self.module = module
@@ -166,8 +171,6 @@ class ArrayDistributedDataParallel(DistributedDataParallel, Wrapper):
             self.uneven.begin_iteration()
             reduce_counts(self.group, [int(syncs)])
         if syncs:
-            self.reducer.check_finished()
-            self.reducer.rebuild()
             self.reducer.prepare()
             self._sync_buffers(joined=False)
         else:
@@ -224,12 +227,11 @@ def _check_devices(device_ids: Any, output_device: Any) -> None:
 
 
 def _group(process_group: Any, module: Any) -> Group:
-    if is_communicator(process_group):
-        return CommunicatorGroup(process_group)
-    if isinstance(process_group, CommunicatorGroup):
-        return process_group
-    raise TypeError(
-        f"DistributedDataParallel: a {type(module).__name__} is trained over a Communicator: got "
-        f"process_group {type(process_group).__name__}. Pass process_group=comm, with comm from "
-        "ddp_lab.launch."
-    )
+    group = as_group(process_group)
+    if group is None:
+        raise TypeError(
+            f"DistributedDataParallel: a {type(module).__name__} is trained over a Communicator: "
+            f"got process_group {type(process_group).__name__}. Pass process_group=comm, with comm "
+            "from ddp_lab.launch."
+        )
+    return group

@@ -1,14 +1,13 @@
 """Buckets in memory: flat buffers of the transport, and views of them that are gradients.
 
-May import: bucketing, reduction_group.
+May import: bucketing.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ddp_lab.data_parallel.bucketing import BucketPlan, ParamSpec, offsets
-from ddp_lab.data_parallel.reduction_group import Group
+from ddp_lab.data_parallel.bucketing import ParamSpec
 
 
 @dataclass
@@ -55,33 +54,3 @@ class Slots(Protocol):
 
     def when_backward_ends(self, finish: Callable[[], None]) -> None:
         """Call `finish` once the backward now running has accumulated every gradient."""
-
-
-class BucketMemory:
-    """The buckets of a plan, in the order of their launches."""
-
-    def __init__(self, slots: Slots) -> None:
-        self._slots = slots
-        self.buckets: list[Bucket] = []
-
-    def lay_out(self, plan: BucketPlan, group: Group) -> None:
-        """Allocate the buckets of `plan` in the memory of the group's transport."""
-        self.plan = plan
-        self.buckets = []
-        for number, params in enumerate(plan.buckets):
-            is_last = number == len(plan.buckets) - 1
-            bucket = Bucket(number, params, offsets(self._slots.specs, params), is_last)
-            self._allocate(bucket, group)
-            self.buckets.append(bucket)
-
-    def _allocate(self, bucket: Bucket, group: Group) -> None:
-        """Give a bucket memory; what it had stays with the gradients that were lent."""
-        bucket.flat, bucket.views = None, []
-        bucket.lent.clear()
-        bucket.flat = group.empty(bucket.starts[-1], self._slots.dtype(bucket.params[0]))
-        bucket.views = self._slots.views(bucket.flat, bucket.params, bucket.starts)
-
-    def make_writable(self, bucket: Bucket, group: Group) -> None:
-        """Give a bucket new memory if somebody keeps a gradient that lies in it."""
-        if bucket.lent and not self._slots.take_back(bucket):
-            self._allocate(bucket, group)

@@ -12,7 +12,7 @@ torchrun ends and restarts them all, and they go on from the last step that was 
 State dicts are kept as bytes (`dumps`), never as pickles: an `.npz` file of the arrays by number,
 and a tree in JSON that says where each of them belongs.
 
-May import: NumPy, agreement, arrays, communicator_group, ddp, errors, reduction, reduction_group,
+May import: NumPy, agreement, arrays, ddp, errors, reduction, reduction_group,
 transport; torch inside functions.
 """
 
@@ -29,9 +29,14 @@ from typing import Any
 import numpy as np
 
 from ddp_lab.arrays import outside, to_numpy
-from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
-from ddp_lab.data_parallel.reduction_group import Group, gather_rows, last_rank, reduce_counts
+from ddp_lab.data_parallel.reduction_group import (
+    Group,
+    as_group,
+    gather_rows,
+    last_rank,
+    reduce_counts,
+)
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.parallel.agreement import all_same, exchange
 from ddp_lab.reduction import BFLOAT16
@@ -132,10 +137,9 @@ class Checkpoint:
 
 
 def _group(comm: Any) -> Group:
-    if isinstance(comm, CommunicatorGroup):
-        return comm
-    if is_communicator(comm):
-        return CommunicatorGroup(comm)
+    over_communicator = as_group(comm)
+    if over_communicator is not None:
+        return over_communicator
     import torch
 
     from ddp_lab.data_parallel.torch.process_groups import group_for

@@ -84,10 +84,10 @@ class DistributedDataParallel:
             RuntimeError: a hook was registered before.
         """
         check_comm_hook(hook, self.hook_buckets)
-        averaging = self.reducer.averaging
-        if averaging.hook is not None and self.mixed_precision is None:
-            raise already_hooked(hook, averaging.hook[0].__qualname__)
-        averaging.hook = hook, state
+        reducer = self.reducer
+        if reducer.hook is not None and self.mixed_precision is None:
+            raise already_hooked(hook, reducer.hook[0].__qualname__)
+        reducer.hook = hook, state
 
     def join(
         self,

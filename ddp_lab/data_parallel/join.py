@@ -49,8 +49,8 @@ class UnevenInputs:
     def begin_iteration(self) -> None:
         """Count who trains, this rank too, and have gradients divided by the right number."""
         training_ranks = self.count(True)
-        averaging = self._model.reducer.averaging
-        averaging.divisor = averaging.group.size if self._divide_by_all else training_ranks
+        reducer = self._model.reducer
+        reducer.divisor = reducer.group.size if self._divide_by_all else training_ranks
 
     def __enter__(self) -> "UnevenInputs":
         if self._enable:
@@ -72,4 +72,4 @@ class UnevenInputs:
                 model.broadcast_state(root, model.forward_sync_buffers)
         finally:
             model.uneven = None
-            model.reducer.averaging.divisor = model.group.size
+            model.reducer.divisor = model.group.size

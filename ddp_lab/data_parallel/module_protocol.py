@@ -3,7 +3,7 @@
 `Module` and `Parameter` are structural: nothing is imported, nothing registered. A torch
 `nn.Module` satisfies them, a `minitorch.nn.Module` too, and so does whatever a learner writes.
 
-May import: NumPy, bucketing, buckets, kit.
+May import: NumPy, bucketing, buckets.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,7 +14,6 @@ import numpy.typing as npt
 
 from ddp_lab.data_parallel.bucketing import ParamSpec
 from ddp_lab.data_parallel.buckets import Bucket, Slots
-from ddp_lab.data_parallel.hooks.kit import Kit
 
 Array = npt.NDArray[Any]
 
@@ -161,7 +160,7 @@ class ArraySlots(Slots):
 
     def put(self, flat: Array, result: Any) -> None:
         if result is not flat:
-            Kit().put(flat, result)
+            flat[...] = result.reshape(flat.shape)
 
     def deliver(self, bucket: Bucket) -> None:
         for index, view in zip(bucket.params, bucket.views, strict=True):

@@ -1,7 +1,7 @@
 """The reducer: gradients into buckets, buckets to the other ranks, averages back.
 
 One reducer serves torch and minitorch: what it does to arrays it asks of `Slots`, what it sends
-it asks of `Averaging`. A training step goes
+it asks of `Group`. A training step goes
 
     prepare()              before forward: nothing is ready
     gradient(i), ...       from the hooks, as backward finishes each gradient
@@ -9,19 +9,20 @@ it asks of `Averaging`. A training step goes
 
 and each bucket travels while backward goes on with the layers below.
 
-May import: averaging, bucketing, buckets, errors, launch_order, parameter_usage, reduction_group.
+May import: bucketing, buckets, errors, grad_bucket, launch_order, parameter_usage, reduction_group.
 Source: Li et al., PyTorch Distributed, VLDB 2020, algorithm 1.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
-from ddp_lab.data_parallel.averaging import Averaging
-from ddp_lab.data_parallel.bucketing import BucketPlan, assign
-from ddp_lab.data_parallel.buckets import Bucket, BucketMemory, Slots
+from ddp_lab.data_parallel.bucketing import BucketPlan, assign, offsets
+from ddp_lab.data_parallel.buckets import Bucket, Slots
 from ddp_lab.data_parallel.errors import ReadyTwice, UnusedParameters
+from ddp_lab.data_parallel.hooks.grad_bucket import CommHook, GradBucket
 from ddp_lab.data_parallel.launch_order import LaunchOrder
 from ddp_lab.data_parallel.parameter_usage import Usage
-from ddp_lab.data_parallel.reduction_group import Group, Work
+from ddp_lab.data_parallel.reduction_group import AtWait, Group, Work
 
 
 class Reducer:
@@ -32,7 +33,18 @@ class Reducer:
 
     With `find_unused`, or a static graph, a gradient may be missing: zeros are sent for it, and
     the ranks agree on the parameters that nobody used, whose gradients stay as they are.
+
+    Attributes:
+        group: the ranks.
+        hook: a communication hook, which averages in place of the all-reduce, and its state.
+        divisor: what sums are divided by: the number of ranks, unless some have no inputs left.
+        buckets: in the order of their launches, in the memory of the group's transport.
     """
+
+    group: Group
+    divisor: float
+    plan: BucketPlan
+    buckets: list[Bucket]
 
     def __init__(
         self,
@@ -44,8 +56,7 @@ class Reducer:
     ) -> None:
         self.slots = slots
         self.limits = list(limits)
-        self.averaging = Averaging(group)
-        self.memory = BucketMemory(slots)
+        self.hook: tuple[CommHook, Any] | None = None
         self.usage = Usage([spec.name for spec in slots.specs], find_unused)
         self.order = LaunchOrder()  # one for good: hooks count in it
         self.iterations = 0
@@ -54,49 +65,57 @@ class Reducer:
 
     def join(self, group: Group) -> None:
         """Go on over this group, from a clean start: nothing begun, no order observed."""
-        self.averaging.join(group)
+        self.group, self.divisor = group, group.size
         self.usage.join(group)
         self.rebuilt_order: list[int] | None = None  # of gradients, once it was observed
         self.order.reset()
         self.stop_expecting()
 
     def _lay_out(self, plan: BucketPlan) -> None:
-        self.memory.lay_out(plan, self.group)
+        self.plan, self.buckets = plan, []
+        for number, params in enumerate(plan.buckets):
+            is_last = number == len(plan.buckets) - 1
+            bucket = Bucket(number, params, offsets(self.slots.specs, params), is_last)
+            self._allocate(bucket)
+            self.buckets.append(bucket)
         self.order.arrange(plan.buckets)
         self.stop_expecting()
         self._works: list[tuple[Bucket, Work]] = []
+
+    def _allocate(self, bucket: Bucket) -> None:
+        """Give a bucket memory; what it had stays with the gradients that were lent."""
+        bucket.flat, bucket.views = None, []
+        bucket.lent.clear()
+        bucket.flat = self.group.empty(bucket.starts[-1], self.slots.dtype(bucket.params[0]))
+        bucket.views = self.slots.views(bucket.flat, bucket.params, bucket.starts)
+
+    def _make_writable(self, bucket: Bucket) -> None:
+        """Give a bucket new memory if somebody keeps a gradient that lies in it."""
+        if bucket.lent and not self.slots.take_back(bucket):
+            self._allocate(bucket)
 
     def stop_expecting(self) -> None:
         """Have the hooks do nothing until `prepare`: outside of a synchronised step (no_sync)."""
         self.expecting = False
         self.order.close()
 
-    @property
-    def group(self) -> Group:
-        """The ranks."""
-        return self.averaging.group
-
-    @property
-    def buckets(self) -> list[Bucket]:
-        """The buckets, in the order of their launches."""
-        return self.memory.buckets
-
     # Before the forward pass
 
     def prepare(self) -> None:
-        """Start an iteration.
+        """Start an iteration, in new buckets if the order of gradients is known since the last.
 
         Raises:
             UnusedParameters: the last iteration's backward left gradients out.
         """
-        self.check_finished()
+        self._check_finished()
+        self.rebuild()
         self.order.reset()
         self._works.clear()
         self.iterations += 1
         self.expecting = True
         self.usage.restart()
 
-    def check_finished(self) -> None:
+    def _check_finished(self) -> None:
         """Raise UnusedParameters when an iteration was begun and not every bucket was reduced."""
         if self.expecting and self.order.ready:
             missing = self.order.missing
@@ -155,9 +174,17 @@ class Reducer:
 
     def _launch(self, bucket: Bucket) -> None:
         """Fill one bucket and start its communication."""
-        self.memory.make_writable(bucket, self.group)
-        self.slots.gather(bucket, self.averaging.scale())
-        self._works.append((bucket, self.averaging.start(bucket, self.slots)))
+        self._make_writable(bucket)
+        self.slots.gather(bucket, 1.0 if self.hook else 1.0 / self.divisor)  # a hook divides
+        self._works.append((bucket, self._start_to_average(bucket)))
+
+    def _start_to_average(self, bucket: Bucket) -> Work:
+        if self.hook is None:
+            # Backward is over when the last bucket is full: this thread has nothing else to do.
+            return self.group.all_reduce(bucket.flat, at_wait=bucket.is_last)
+        hook, state = self.hook
+        future = hook(state, GradBucket(bucket, self.slots.params))
+        return AtWait(lambda: self.slots.put(bucket.flat, future.wait()))
 
     def reduce_after_backward(self) -> None:
         """Reduce everything at once, at the end of a static graph's first backward."""
@@ -186,9 +213,9 @@ class Reducer:
         """
         works = []
         for bucket in self.buckets:
-            self.memory.make_writable(bucket, self.group)
+            self._make_writable(bucket)
             bucket.flat[...] = 0
-            works.append(self.averaging.start(bucket, self.slots))
+            works.append(self._start_to_average(bucket))
         self.usage.start_to_agree()
         self.usage.find_unused_everywhere(set())
         for work in works:

@@ -1,10 +1,10 @@
 """What the reducer asks of a set of ranks, whatever carries the bytes.
 
-`Group` is the seam between data parallelism and communication. `CommunicatorGroup` (NumPy),
+`Group` is the seam between data parallelism and communication. `CommunicatorGroup` (NumPy arrays),
 `process_groups.C10dGroup` (any torch.distributed process group) and
 `process_groups.TorchCommunicatorGroup` are behind it.
 
-May import: NumPy, agreement, bucketing, errors, transport.
+May import: NumPy, agreement, bucketing, errors, transport. Communicators come from outside.
 """
 
 import json
@@ -69,6 +69,41 @@ class Group(Protocol):
 
     def counters(self, values: Sequence[int] | NDArray) -> Any:
         """Return `values` as an int64 array that `all_reduce` takes."""
+
+
+class CommunicatorGroup(Group):
+    """Reduces flat arrays in place, on the communicator's own thread, in the order of the calls.
+
+    `algorithm` is a name of `ddp_lab.algorithms("all_reduce")`, a learner's own included.
+    """
+
+    def __init__(self, communicator: Any, algorithm: str = "auto") -> None:
+        self.communicator = communicator
+        self.algorithm = algorithm
+        self.rank: int = communicator.rank
+        self.size: int = communicator.size
+
+    def empty(self, numel: int, dtype: Any) -> Any:
+        return self.communicator.empty((numel,), dtype)
+
+    def all_reduce(self, flat: Any, op: str = "sum", at_wait: bool = False) -> Work:
+        call = partial(self.communicator.all_reduce, flat, op, self.algorithm, out=flat)
+        work: Work = AtWait(call) if at_wait else call(async_op=True)
+        return work
+
+    def broadcast(self, flat: Any, root: int) -> None:
+        flat[...] = self.communicator.broadcast(flat, root)
+
+    def counters(self, values: Sequence[int] | NDArray) -> Any:
+        return np.array(values, dtype=np.int64)
+
+
+def as_group(value: Any) -> CommunicatorGroup | None:
+    """Return a Communicator as a group, one that is such a group as it is, None for all else."""
+    if isinstance(value, CommunicatorGroup):
+        return value
+    names = ("rank", "size", "all_reduce", "broadcast", "empty", "split")
+    return CommunicatorGroup(value) if all(hasattr(value, name) for name in names) else None
 
 
 def reduce_counts(group: Group, values: Sequence[int], op: str = "sum") -> list[int]:

@@ -97,13 +97,12 @@ def allreduce_hook(state: Group, bucket: Any) -> Later:
 def fp16_compress_hook(state: Group, bucket: Any) -> Later:
     """Send half-precision numbers: half the bytes, 11 bits of mantissa, overflow above 65,504."""
     flat = bucket.buffer()
-    kit = kit_for(flat)
 
     def lengthen(done: Done) -> Any:
-        kit.put(flat, done.value())
+        flat[...] = done.value()
         return flat
 
-    return average(state, kit.halve(flat)).then(lengthen)
+    return average(state, kit_for(flat).halve(flat)).then(lengthen)
 
 
 @dataclass

@@ -22,10 +22,6 @@ class Kit:
         with np.errstate(over="ignore"):
             return x.astype(np.float16)
 
-    def put(self, target: Any, values: Any) -> None:
-        """Overwrite `target` with values of any floating dtype and of its size."""
-        target[...] = values.reshape(target.shape)
-
     def divide(self, x: Any, by: int) -> None:
         """Divide in place."""
         divide(x, by)

@@ -17,9 +17,6 @@ class TorchKit(Kit):
     def halve(self, x: Tensor) -> Tensor:
         return x.to(torch.float16)
 
-    def put(self, target: Tensor, values: Tensor) -> None:
-        target.copy_(values.view(target.shape))
-
     def divide(self, x: Tensor, by: int) -> None:
         x.div_(by)
 

@@ -130,7 +130,7 @@ def _time_messages(model: Any) -> Iterator[_Clock]:
 def _place(model: Any) -> tuple[Any, str]:
     """Return the object and the attribute through which a model communicates."""
     if hasattr(model, "reducer"):
-        return model.reducer.averaging, "group"
+        return model.reducer, "group"
     if hasattr(model, "comm"):
         return model, "comm"
     raise TypeError(

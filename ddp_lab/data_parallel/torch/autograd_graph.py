@@ -36,18 +36,24 @@ def tensors_in(value: Any) -> Iterator[Tensor]:
             yield from tensors_in(getattr(value, entry.name))
 
 
+def reachable(roots: Iterable[Node | None]) -> dict[Node, None]:
+    """Return the nodes to which a path leads from `roots`, these included."""
+    seen = dict.fromkeys(root for root in roots if root is not None)
+    waiting = list(seen)
+    while waiting:
+        for child, _ in waiting.pop().next_functions:
+            if child is not None and child not in seen:
+                seen[child] = None
+                waiting.append(child)
+    return seen
+
+
 def find_unreached(outputs: Iterable[Tensor], accumulators: dict[Node, int]) -> list[int]:
     """Return the indices of the accumulators that no path leads to from `outputs`.
 
     A backward from these outputs will not reach them, so their gradients will never come.
     """
-    waiting = [t.grad_fn or accumulator(t) for t in outputs if t.requires_grad]
-    seen = set(waiting)
-    while waiting:
-        for child, _ in waiting.pop().next_functions:
-            if child is not None and child not in seen:
-                seen.add(child)
-                waiting.append(child)
+    seen = reachable(t.grad_fn or accumulator(t) for t in outputs if t.requires_grad)
     return [index for node, index in accumulators.items() if node not in seen]
 
 

@@ -1,10 +1,11 @@
 """DistributedDataParallel for torch modules: torch's arguments and meanings, in Python.
 
-May import: torch, bucketing, data_parallel.ddp, errors, reduction_group, torch_backend, this
-folder.
+May import: torch, bucketing, data_parallel.ddp, errors, grad_bucket, reduction_group,
+torch_backend, this folder.
 """
 
 import warnings
+import weakref
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -13,22 +14,29 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch._C._distributed_c10d import BuiltinCommHookType
+from torch._C._distributed_c10d import GradBucket as C10dGradBucket
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from ddp_lab.data_parallel.bucketing import Caps
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
 from ddp_lab.data_parallel.errors import DataParallelError
-from ddp_lab.data_parallel.reduction_group import last_rank, reduce_counts, verify_same_model
+from ddp_lab.data_parallel.hooks.grad_bucket import GradBucket
+from ddp_lab.data_parallel.reduction_group import (
+    as_group,
+    last_rank,
+    reduce_counts,
+    verify_same_model,
+)
 from ddp_lab.data_parallel.torch import module_inspection
 from ddp_lab.data_parallel.torch.autograd_graph import tensors_in, through_entry, when_backward_ends
-from ddp_lab.data_parallel.torch.buffers import BufferSync
 from ddp_lab.data_parallel.torch.ddp_options import (
     first_plan,
     process_group_of,
     refuse_unsupported,
     take_over_optimizers,
 )
-from ddp_lab.data_parallel.torch.hooks import BUCKETS, average_as
 from ddp_lab.data_parallel.torch.precision import (
+    average_as,
     call_in_precision,
     cast_buffers,
     note_dtypes,
@@ -48,7 +56,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
     a rank that raised and lives on is noticed only when the group's timeout is over.
     """
 
-    hook_buckets = BUCKETS
+    hook_buckets = (C10dGradBucket, GradBucket)
 
     def __init__(
         self,
@@ -79,7 +87,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
             delay_all_reduce_named_params=delay_all_reduce_named_params,
             param_to_hook_all_reduce=param_to_hook_all_reduce,
         )
-        if module_inspection.is_group(device_ids):  # DistributedDataParallel(module, comm)
+        if as_group(device_ids) is not None:  # DistributedDataParallel(module, comm)
             device_ids, process_group = None, device_ids
         self.device_mesh = device_mesh
         self.process_group = process_group_of(process_group, device_mesh)
@@ -88,13 +96,11 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
         self.gradient_as_bucket_view = gradient_as_bucket_view
         self.mixed_precision = mixed_precision
         self.caps = Caps.from_mb(bucket_cap_mb, bucket_cap_mb_list)
-        self._buffer_sync = BufferSync(
-            module, self.parameters_to_ignore, broadcast_buffers, forward_sync_buffers
-        )
+        at_start = self._plan_buffers(broadcast_buffers, forward_sync_buffers)
         managed = module_inspection.managed_params(module, self.parameters_to_ignore)
         if init_sync:
             verify_same_model(self.group, managed.specs)
-            self.broadcast_state(0, self._buffer_sync.at_start)
+            self.broadcast_state(0, at_start)
         self._skip_unused = skip_all_reduce_unused_params
         self._build_reducer(managed, static_graph)
         if mixed_precision is not None:
@@ -120,8 +126,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
 
     def _average_as(self, dtype: torch.dtype | None) -> None:
         """Have gradients averaged in a dtype of their own, by a hook of ours."""
-        averaging = self.reducer.averaging
-        averaging.hook = average_as(dtype), averaging
+        self.reducer.hook = average_as(dtype), weakref.proxy(self.reducer)
 
     def _build_reducer(self, managed: module_inspection.ManagedParams, static_graph: bool) -> None:
         """Lay out the buckets and put the hooks on the parameters."""
@@ -186,8 +191,6 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
             return
         if not self.reducer.iterations:
             self.reducer.steps_itself = take_over_optimizers(self.reducer.slots.params)
-        self.reducer.check_finished()
-        self.reducer.rebuild()
         self.reducer.prepare()
 
     @eager
@@ -208,24 +211,39 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
 
     # Buffers
 
+    def _plan_buffers(self, broadcast: bool | None, in_forward: bool | None) -> bool:
+        """Note whether forward passes synchronise buffers; return whether the wrapping does."""
+        if broadcast is not None:
+            warnings.warn(
+                "DistributedDataParallel: `broadcast_buffers` is deprecated. "
+                "Use `forward_sync_buffers`; with it, buffers are always broadcast at the start.",
+                FutureWarning,
+                stacklevel=3,
+            )
+        at_start = in_forward is not None or broadcast is not False
+        self.forward_sync_buffers = at_start and in_forward is not False
+        # walking a deep module takes long
+        self._has_buffers = bool(module_inspection.buffers(self.module, self.parameters_to_ignore))
+        return at_start
+
     def _sync_buffers(self, joined: bool) -> None:
         """Take rank 0's buffers, or those of a rank that has not joined, where it is time to."""
-        if not self.require_forward_param_sync or not self._buffer_sync.is_due:
+        asked = self.require_forward_param_sync and self.forward_sync_buffers
+        if not asked or not self._has_buffers:
             return
         root = 0 if self.uneven is None else last_rank(self.group, not joined)
-        self._buffer_sync.run(self.group, root)
+        tensors = tuple(module_inspection.buffers(self.module, self.parameters_to_ignore))
+        with torch.no_grad(), _unsafe_preserve_version_counter(tensors):
+            broadcast_coalesced(self.group, tensors, root)
 
     @property
-    def forward_sync_buffers(self) -> bool:
-        """Whether buffers are synchronised in each forward pass."""
-        return self._buffer_sync.in_forward
+    def broadcast_buffers(self) -> bool:
+        """The old name of `forward_sync_buffers`."""
+        return self.forward_sync_buffers
 
-    @forward_sync_buffers.setter
-    def forward_sync_buffers(self, value: bool) -> None:
-        self._buffer_sync.in_forward = value
-
-    broadcast_buffers = forward_sync_buffers
-    """The old name."""
+    @broadcast_buffers.setter
+    def broadcast_buffers(self, value: bool) -> None:
+        self.forward_sync_buffers = value
 
     # Communication hooks
 

@@ -1,17 +1,15 @@
 """What DistributedDataParallel needs to know of a torch module before it wraps it.
 
-May import: torch, bucketing, communicator_group.
+May import: torch, bucketing.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ddp_lab.data_parallel.bucketing import ParamSpec
-from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
 
 
 @dataclass(frozen=True)
@@ -25,11 +23,6 @@ class ManagedParams:
 def names_to_ignore(module: nn.Module) -> set[str]:
     """Return the parameters and buffers that the module asks to be left alone."""
     return set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
-
-
-def is_group(value: Any) -> bool:
-    """Whether `value` is a Communicator, or a group made of one."""
-    return isinstance(value, CommunicatorGroup) or is_communicator(value)
 
 
 def managed_params(module: nn.Module, ignored: Iterable[str]) -> ManagedParams:

@@ -3,14 +3,17 @@
 The parameters stay in full precision; each forward runs on casts of them, and autograd casts the
 gradients back. Takes torch's `_MixedPrecision(param_dtype, reduce_dtype, buffer_dtype)`.
 
-May import: torch.
+May import: torch, comm_hooks, grad_bucket.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from ddp_lab.data_parallel.hooks.comm_hooks import Later
+from ddp_lab.data_parallel.hooks.grad_bucket import GradBucket
 
 
 def call_in_precision(
@@ -53,6 +56,17 @@ def reduce_dtype_of(precision: Any) -> torch.dtype | None:
     """Return the dtype in which gradients travel: `reduce_dtype`, else `param_dtype`."""
     dtype: torch.dtype | None = precision.reduce_dtype or precision.param_dtype
     return dtype
+
+
+def average_as(dtype: torch.dtype | None) -> Callable[[Any, GradBucket], Later]:
+    """Return a hook of a reducer that averages buckets as `dtype`; None leaves them as they are."""
+
+    def average(reducer: Any, bucket: GradBucket) -> Later:
+        flat = bucket.buffer()
+        flat = flat.to(dtype or flat.dtype).div_(reducer.divisor)
+        return Later(reducer.group.all_reduce(flat), lambda: flat)
+
+    return average
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:

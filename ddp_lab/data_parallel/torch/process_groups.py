@@ -1,6 +1,6 @@
 """Groups of ranks for torch tensors: any torch.distributed process group, or a Communicator.
 
-May import: torch, errors, communicator_group, reduction_group, transport.
+May import: torch, errors, reduction_group, transport.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
-from ddp_lab.data_parallel.reduction_group import AtWait, Group, Work
+from ddp_lab.data_parallel.reduction_group import (
+    AtWait,
+    CommunicatorGroup,
+    Group,
+    Work,
+    as_group,
+)
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.transport.base import NDArray
 
@@ -83,10 +88,9 @@ class TorchCommunicatorGroup(CommunicatorGroup):
 
 def group_for(process_group: Any, device: torch.device) -> Group:
     """Return the `Group` behind what was passed as `process_group`."""
-    if isinstance(process_group, CommunicatorGroup):
-        return TorchCommunicatorGroup(process_group.communicator, process_group.algorithm)
-    if is_communicator(process_group):
-        return TorchCommunicatorGroup(process_group)
+    group = as_group(process_group)
+    if group is not None:
+        return TorchCommunicatorGroup(group.communicator, group.algorithm)
     if not isinstance(process_group, dist.ProcessGroup):
         raise InvalidArgument(
             f"DistributedDataParallel: this is no group of ranks: got {process_group!r}, expected "

@@ -75,7 +75,7 @@ class TorchReducer(Reducer):
     def _launch(self, bucket: Bucket) -> None:
         if self.skip_unused and set(bucket.params) <= set(self.usage.unused):
             return
-        if self.group.size > 1 or self.slots.as_views or self.averaging.hook is not None:
+        if self.group.size > 1 or self.slots.as_views or self.hook is not None:
             super()._launch(bucket)  # else the gradient is its own average
 
     def finish(self) -> None:

@@ -114,7 +114,7 @@ def test_a_gradient_summed_and_not_averaged_would_be_seen(gloo: Callable[..., An
         class Sums(TorchDistributedDataParallel):
             def _start_iteration(self, syncs: bool) -> None:
                 super()._start_iteration(syncs)
-                self.reducer.averaging.divisor = 1.0
+                self.reducer.divisor = 1.0
 
         ours, theirs = Sums(mlp()), TorchDdp(mlp())
         theirs.load_state_dict(ours.state_dict())

@@ -16,7 +16,7 @@ from torch import nn
 import ddp_lab
 import ddp_lab.torch_backend
 from ddp_lab import handle
-from ddp_lab.data_parallel.communicator_group import CommunicatorGroup
+from ddp_lab.data_parallel.reduction_group import CommunicatorGroup
 from ddp_lab.data_parallel.torch.ddp import TorchDistributedDataParallel
 
 TorchDdp = nn.parallel.DistributedDataParallel

@@ -71,7 +71,8 @@ class ObservedDdp(TorchDistributedDataParallel):
         return super()._post_forward(output)
 
     def _run_buffer_hook(self) -> None:
-        if self.require_forward_param_sync and self._buffer_sync.is_due and self.buffer_hook:
+        asked = self.require_forward_param_sync and self.forward_sync_buffers
+        if asked and self._has_buffers and self.buffer_hook:
             hook, state, _ = self.buffer_hook
             ignored = self.parameters_to_ignore
             named = self.module.named_buffers()
@@ -98,7 +99,7 @@ class ObservedDdp(TorchDistributedDataParallel):
 
     def _get_ddp_logging_data(self) -> dict[str, Any]:
         """Return what is known of the buckets and options, under torch's keys; no times."""
-        plan, specs = self.reducer.memory.plan, self.reducer.slots.specs
+        plan, specs = self.reducer.plan, self.reducer.slots.specs
         facts = {
             "world_size": self.group.size,
             "rank": self.group.rank,
