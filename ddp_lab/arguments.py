@@ -43,6 +43,12 @@ def check_count(operation: str, name: str, value: int, least: int = 1) -> None:
         )
 
 
+def check_counts(operation: str, least: int = 1, **counts: int) -> None:
+    """Raise `InvalidArgument` unless all these are whole numbers of `least` or more."""
+    for name, value in counts.items():
+        check_count(operation, name, value, least)
+
+
 def is_cost(*seconds: float) -> bool:
     """Return whether these can be what a message or a byte costs."""
     return all(isinstance(s, float | int | np.number) and 0 <= s < math.inf for s in seconds)

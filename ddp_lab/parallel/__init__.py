@@ -23,7 +23,7 @@ _FROM = {
     "parallelize": "tensor.plan",
     "schedule": "pipeline.schedules",
     "spark_all_reduce": "spark",
-    "split": "pipeline.balance",
+    "split": "pipeline.cuts",
     "tree_aggregate": "spark",
 }
 

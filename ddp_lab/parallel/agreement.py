@@ -1,6 +1,6 @@
 """What ranks must have in common before they work together: all of them raise, or none.
 
-May import: NumPy, communicator, errors, transport.
+May import: NumPy, arrays, communicator, errors, transport.
 """
 
 import json
@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from ddp_lab.arrays import to_numpy
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument, Mismatch
 from ddp_lab.transport.base import NDArray
@@ -25,6 +26,11 @@ def all_same(gather: Gather, data: bytes) -> bool:
     digest = blake2b(data, digest_size=DIGEST_BYTES).digest()
     rows = gather(np.frombuffer(digest, np.uint8))
     return bool((rows == rows[0]).all())
+
+
+def digest_of(x: Any) -> str:
+    """Return a digest of the values of an array or a tensor, for ranks to compare."""
+    return blake2b(to_numpy(x, "agree")[0].tobytes(), digest_size=6).hexdigest()
 
 
 def exchange(gather: Gather, data: bytes) -> list[bytes]:

@@ -2,10 +2,17 @@
 
 Here ranks play the tasks, rank 0 the driver too; `on_spark` asks a real Spark.
 
+A ring needs all ranks at once: each waits in every step for its neighbour. Spark's tasks run when
+a slot is free, and none can count on another's running; so they never talk to each other. They
+leave their results, a barrier ends the stage, and the tasks of the next stage fetch them. What
+MapReduce calls the shuffle is the same between its two stages.
+
 May import: agreement, arguments, arrays, collectives, communicator, errors, extras, transport;
 pyspark inside functions.
+Source: Zaharia et al., NSDI 2012; `RDD.treeAggregate` of Apache Spark; Dean & Ghemawat, OSDI 2004.
 """
 
+import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +20,6 @@ from typing import Any
 from ddp_lab.arguments import whole_number
 from ddp_lab.arrays import to_numpy
 from ddp_lab.collectives.registry import Algorithm
-from ddp_lab.collectives.spark_tree import in_stages, stages_of
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.extras import describe_missing
@@ -51,6 +57,36 @@ def spark_all_reduce(comm: Communicator, x: Any, partitions: int) -> Any:
         return to_numpy(total, "spark_all_reduce")[0]
 
     return _collective(comm, x, stages)
+
+
+def stages_of(partitions: int, depth: int) -> list[int]:
+    """Return how many partitions are left after each stage before the driver's, as in Spark.
+
+    Each stage divides their number by about the depth-th root, as long as that saves more than
+    one more stage costs.
+    """
+    scale = max(math.ceil(partitions ** (1 / depth)), 2)
+    left = []
+    while partitions > scale + math.ceil(partitions / scale):
+        partitions //= scale
+        left.append(partitions)
+    return left
+
+
+def in_stages(comm: Communicator, x: NDArray, left: Sequence[int]) -> NDArray | None:
+    """Return the sum of all ranks' arrays on rank 0, None elsewhere.
+
+    In each stage partition i goes to partition i modulo the number that is left after it.
+    """
+    count, mine = comm.size, x.copy()
+    for n in left:
+        if n <= comm.rank < count:
+            comm.send(mine, comm.rank % n)
+        for src in range(comm.rank + n, count, n) if comm.rank < n else ():
+            comm.combine(mine, comm.recv(src), "sum")
+        comm.barrier()  # a stage begins when the one before has ended
+        count = n
+    return mine if comm.rank == 0 else None
 
 
 def _agree(comm: Communicator, operation: str, x: Any, name: str, value: Any) -> None:

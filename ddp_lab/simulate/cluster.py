@@ -15,7 +15,7 @@ Clusters, SC 2021, section 3.
 import math
 from dataclasses import dataclass
 
-from ddp_lab.arguments import check_count
+from ddp_lab.arguments import check_counts
 from ddp_lab.collectives.closed_forms import collective_time
 from ddp_lab.errors import InvalidArgument
 
@@ -48,8 +48,7 @@ class Cluster:
     memory_bytes: float = math.inf
 
     def __post_init__(self) -> None:
-        for name in ("hosts", "devices_per_host"):
-            check_count("cluster", name, getattr(self, name))
+        check_counts("cluster", hosts=self.hosts, devices_per_host=self.devices_per_host)
         for name in ("flops", "memory_bytes"):
             if not getattr(self, name) > 0:
                 raise InvalidArgument(

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ddp_lab.arguments import check_count, check_name
+from ddp_lab.arguments import check_counts, check_name
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.parallel.parameter_server.consistency import APPLY, CONSISTENCIES, Progress
 from ddp_lab.simulate.stragglers import Draw, draw_of
@@ -78,13 +78,8 @@ def parameter_server(
         InvalidArgument: a name or a number that makes no sense.
     """
     check_name("parameter_server", "consistency", consistency, CONSISTENCIES)
-    for name, value, least in (
-        ("workers", workers, 1),
-        ("staleness", staleness, 0),
-        ("steps", steps, 1),
-        ("backups", backups, 0),
-    ):
-        check_count("parameter_server", name, value, least)
+    check_counts("parameter_server", workers=workers, steps=steps)
+    check_counts("parameter_server", 0, staleness=staleness, backups=backups)
     if backups and consistency != "sync":
         raise InvalidArgument(
             f"parameter_server: backups make sense for 'sync' alone: got {backups} for "

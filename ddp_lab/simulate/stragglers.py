@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ddp_lab.arguments import check_count
+from ddp_lab.arguments import check_counts
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.transport.base import NDArray
 
@@ -55,12 +55,8 @@ def backup_workers(
         InvalidArgument: a count that makes no sense, an unknown name, or times that are negative,
             not numbers or of another shape.
     """
-    for name, value, least in (
-        ("workers", workers, 1),
-        ("backups", backups, 0),
-        ("steps", steps, 1),
-    ):
-        check_count("backup_workers", name, value, least)
+    check_counts("backup_workers", workers=workers, steps=steps)
+    check_counts("backup_workers", 0, backups=backups)
     shape = (workers + backups, steps)
     times = draw_of(step_time, shape, seed, "backup_workers")
     return float(np.partition(times, workers - 1, axis=0)[workers - 1].mean())

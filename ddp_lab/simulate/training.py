@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import ceil
 
-from ddp_lab.arguments import check_count, check_name
+from ddp_lab.arguments import check_counts, check_name
 from ddp_lab.errors import DoesNotFit, InvalidArgument
 from ddp_lab.parallel.pipeline.cuts import balance
 from ddp_lab.simulate.cluster import Cluster, Mesh, mesh
@@ -165,9 +165,7 @@ def _samples(
     layers: int, cluster: Cluster, dp: int, tp: int, pp: int, microbatches: int, batch: int
 ) -> int:
     """Return the samples of a replica's micro-batch."""
-    named = {"dp": dp, "tp": tp, "pp": pp, "microbatches": microbatches, "batch": batch}
-    for name, count in named.items():
-        check_count("training", name, count)
+    check_counts("training", dp=dp, tp=tp, pp=pp, microbatches=microbatches, batch=batch)
     if dp * tp * pp > cluster.devices:
         raise InvalidArgument(
             f"training: more ranks than devices: got dp * tp * pp = {dp} * {tp} * {pp} = "
@@ -197,7 +195,7 @@ def _check_strategy(
             'Pass strategy="parameter_server" too.'
         )
     count = dp if servers is None else servers
-    check_count("training", "servers", count)
+    check_counts("training", servers=count)
     if not states >= 1:
         raise InvalidArgument(
             f"training: states counts the parameters themselves: got {states!r}, expected 1 or "

@@ -6,7 +6,7 @@ May import: errors.
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol, Self
 
 from ddp_lab.errors import InvalidArgument
@@ -20,20 +20,33 @@ class Optimizer(Protocol):
 
 
 @dataclass
-class SGD:
-    """Gradient descent, with momentum as in torch: v = momentum v + g; w -= lr v."""
+class _WithOptions:
+    """What optimizers have in common: options, each a number of 0 or more, and a state."""
 
     lr: float
-    momentum: float = 0.0
-    _velocity: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        _check("SGD", "lr", self.lr)
-        _check("SGD", "momentum", self.momentum)
+        for option in (option.name for option in fields(self) if option.init):
+            value = getattr(self, option)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not 0 <= value < math.inf:
+                own = type(self).__name__
+                raise InvalidArgument(
+                    f"{own}: {option} is no number of 0 or more: got {value!r}. "
+                    f"Write for example {own}({option}=0.1)."
+                )
 
     def fresh(self) -> Self:
         """Return an optimizer with the same options and no state: each server has its own."""
-        return type(self)(self.lr, self.momentum)
+        return replace(self)
+
+
+@dataclass
+class SGD(_WithOptions):
+    """Gradient descent, with momentum as in torch: v = momentum v + g; w -= lr v."""
+
+    momentum: float = 0.0
+    _velocity: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def step(self, name: str, param: Any, grad: Any) -> None:
         """Update `param` in place."""
@@ -52,23 +65,14 @@ class SGD:
 
 
 @dataclass
-class Adagrad:
+class Adagrad(_WithOptions):
     """Adagrad as in torch: s += g^2; w -= lr g / (sqrt(s) + eps).
 
     Source: Duchi, Hazan & Singer, J. Mach. Learn. Res. 12, 2011.
     """
 
-    lr: float
     eps: float = 1e-10
-    _sums: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        _check("Adagrad", "lr", self.lr)
-        _check("Adagrad", "eps", self.eps)
-
-    def fresh(self) -> Self:
-        """Return an optimizer with the same options and no state: each server has its own."""
-        return type(self)(self.lr, self.eps)
+    _sums: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def step(self, name: str, param: Any, grad: Any) -> None:
         """Update `param` in place."""
@@ -88,12 +92,3 @@ class Adagrad:
             self._sums[name] = param.clone() if hasattr(param, "clone") else param.copy()
             self._sums[name][...] = 0
         return self._sums[name]
-
-
-def _check(optimizer: str, option: str, value: Any) -> None:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or not 0 <= value < math.inf:
-        raise InvalidArgument(
-            f"{optimizer}: {option} is no number of 0 or more: got {value!r}. "
-            f"Write for example {optimizer}({option}=0.1)."
-        )

@@ -16,7 +16,6 @@ Source: Li et al., Scaling Distributed Machine Learning with the Parameter Serve
 """
 
 from collections.abc import Iterable, Mapping
-from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -24,11 +23,11 @@ import numpy as np
 from ddp_lab.arrays import to_numpy
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.parallel.agreement import agree
+from ddp_lab.parallel.agreement import agree, digest_of
 from ddp_lab.parallel.parameter_server.consistency import CONSISTENCIES, Progress
+from ddp_lab.parallel.parameter_server.messages import Report
 from ddp_lab.parallel.parameter_server.optimizers import Optimizer
 from ddp_lab.parallel.parameter_server.pieces import share_out
-from ddp_lab.parallel.parameter_server.report import Report
 from ddp_lab.parallel.parameter_server.server import Server
 from ddp_lab.parallel.parameter_server.store import Store
 from ddp_lab.parallel.parameter_server.worker import Worker, kinds_of
@@ -201,6 +200,5 @@ def _arrays(params: Mapping[str, Any]) -> dict[str, NDArray]:
 
 
 def _describe(x: NDArray) -> str:
-    digest = blake2b(x.tobytes(), digest_size=6).hexdigest()
     some = " ".join(map(str, x.reshape(-1)[:PREVIEW].tolist()))
-    return f"{x.dtype} {x.shape} beginning {some} (digest {digest})"
+    return f"{x.dtype} {x.shape} beginning {some} (digest {digest_of(x)})"

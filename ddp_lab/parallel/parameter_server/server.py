@@ -19,8 +19,7 @@ from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import DdpLabError, RankLost
 from ddp_lab.parallel.parameter_server import messages
 from ddp_lab.parallel.parameter_server.consistency import APPLY, DROP, Progress
-from ddp_lab.parallel.parameter_server.messages import Entry, Message
-from ddp_lab.parallel.parameter_server.report import Report
+from ddp_lab.parallel.parameter_server.messages import Entry, Message, Report
 from ddp_lab.parallel.parameter_server.store import Store
 from ddp_lab.transport import header as headers
 from ddp_lab.transport.base import NDArray

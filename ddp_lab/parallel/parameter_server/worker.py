@@ -3,7 +3,7 @@
 Each request but a push has one answer from each server that it goes to, in order; a failure may
 come at any time, in place of an answer or after it.
 
-May import: NumPy, arrays, communicator, errors, messages, pieces, report, transport.
+May import: NumPy, arrays, communicator, errors, messages, pieces, transport.
 """
 
 import contextlib
@@ -17,9 +17,8 @@ from ddp_lab.arrays import device_of, to_numpy
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import DdpLabError, InvalidArgument, RankLost
 from ddp_lab.parallel.parameter_server import messages
-from ddp_lab.parallel.parameter_server.messages import Entry, Message
+from ddp_lab.parallel.parameter_server.messages import Entry, Message, Report
 from ddp_lab.parallel.parameter_server.pieces import Piece, at_server, join
-from ddp_lab.parallel.parameter_server.report import Report
 from ddp_lab.transport.base import NDArray
 
 

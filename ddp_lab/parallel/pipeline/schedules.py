@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, count
 from typing import NamedTuple
 
-from ddp_lab.arguments import check_count, check_name
+from ddp_lab.arguments import check_counts, check_name
 from ddp_lab.errors import InvalidArgument
 
 KINDS = "FBIW"
@@ -173,8 +173,7 @@ def schedule(name: str, stages: int, microbatches: int, chunks: int = 1) -> list
         InvalidArgument: an unknown name, or numbers that do not fit it.
     """
     check_name("schedule", "schedule", name, sorted(SCHEDULES))
-    for what, value in (("stages", stages), ("microbatches", microbatches), ("chunks", chunks)):
-        check_count("schedule", what, value)
+    check_counts("schedule", stages=stages, microbatches=microbatches, chunks=chunks)
     _check_fit(name, stages, microbatches, chunks)
     orders = [SCHEDULES[name](rank, stages, microbatches, chunks) for rank in range(stages)]
     return [[str(action) for action in order] for order in orders]
@@ -192,8 +191,7 @@ def orders_of(
     table = schedule(plan, stages, microbatches, chunks) if isinstance(plan, str) else plan
     orders = [[parse(text) for text in order] for order in table]
     if not isinstance(plan, str):
-        for what, value in (("stages", stages), ("microbatches", microbatches), ("chunks", chunks)):
-            check_count("schedule", what, value)
+        check_counts("schedule", stages=stages, microbatches=microbatches, chunks=chunks)
         _check_table(orders, stages, microbatches, chunks)
     return orders
 

@@ -5,7 +5,7 @@ those of the weights can fill its waiting time. Where a weight meets the way fro
 there is a node of the autograd graph; the first half goes that way alone and keeps what arrives at
 each such node, the second goes from each of them to its own weights, and computes nothing twice.
 
-May import: torch.
+May import: torch, autograd_graph.
 Sources: Narayanan et al., PipeDream, SOSP 2019, for weight versions; Qi et al., Zero Bubble
 Pipeline Parallelism, ICLR 2024, for the halves.
 """
@@ -17,6 +17,8 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, Node
+
+from ddp_lab.data_parallel.torch.autograd_graph import reachable
 
 
 class Received(torch.autograd.Function):
@@ -193,38 +195,22 @@ def _meetings(y: Tensor, x: Tensor) -> list[Meeting] | None:
 
 def _on_way(root: Node | None, x: Tensor) -> dict[Node, None]:
     """Return the nodes from which `x` can be reached."""
-    on_way: dict[Node, None] = {}
-    if root is None:
-        return on_way
-    opened: set[Node] = {root}
-    stack: list[tuple[Node, Any]] = [(root, iter(root.next_functions))]
-    while stack:
-        node, children = stack[-1]
-        for child, _ in children:
-            if child is not None and child not in opened:
-                opened.add(child)
-                stack.append((child, iter(child.next_functions)))
-                break
-        else:
-            stack.pop()
-            below = (child for child, _ in node.next_functions)
-            if getattr(node, "variable", None) is x or any(child in on_way for child in below):
-                on_way[node] = None
+    nodes = reachable([root])
+    users: dict[Node, list[Node]] = {}
+    for node in nodes:
+        for child, _ in node.next_functions:
+            users.setdefault(child, []).append(node)
+    waiting = [node for node in nodes if getattr(node, "variable", None) is x]
+    on_way = dict.fromkeys(waiting)
+    while waiting:
+        for user in users.get(waiting.pop(), ()):
+            if user not in on_way:
+                on_way[user] = None
+                waiting.append(user)
     return on_way
 
 
 def _weights(roots: Iterable[Node | None], besides: Tensor) -> list[Tensor]:
     """Return the leaves that can be reached from `roots`, other than `besides`."""
-    seen: set[Node] = set()
-    stack = [root for root in roots if root is not None]
-    leaves: list[Tensor] = []
-    while stack:
-        node = stack.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        variable = getattr(node, "variable", None)
-        if variable is not None and variable is not besides:
-            leaves.append(variable)
-        stack.extend(child for child, _ in node.next_functions if child is not None)
-    return leaves
+    leaves = (getattr(node, "variable", None) for node in reachable(roots))
+    return [leaf for leaf in leaves if leaf is not None and leaf is not besides]

@@ -6,7 +6,7 @@
 So every rank has 1/n of the elements whatever the shapes are, and a row is what a collective moves:
 DeepSpeed's layout. A rank's part of one tensor may be all of it, some of it, or nothing.
 
-May import: torch, arrays, communicator, errors.
+May import: torch, agreement, communicator, errors.
 Source: Rajbhandari et al., ZeRO, SC 2020.
 """
 
@@ -17,9 +17,9 @@ from typing import Any
 
 from torch import Tensor
 
-from ddp_lab.arrays import to_numpy
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import OutOfSharedMemory
+from ddp_lab.parallel.agreement import digest_of
 
 
 class FlatLayout:
@@ -77,9 +77,6 @@ def empty(comm: Communicator, numel: int, like: Tensor) -> Tensor:
 
 def facts_of(tensor: Tensor) -> str:
     """Return what ranks must agree on about a parameter, its values included."""
-    from hashlib import blake2b
-
-    values = blake2b(to_numpy(tensor, "agree")[0].tobytes(), digest_size=6).hexdigest()
     dtype = str(tensor.dtype).removeprefix("torch.")
     kind = "trained" if tensor.requires_grad else "frozen"
-    return f"{dtype} {tuple(tensor.shape)} {kind}, values {values}"
+    return f"{dtype} {tuple(tensor.shape)} {kind}, values {digest_of(tensor)}"

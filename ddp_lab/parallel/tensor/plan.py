@@ -7,15 +7,13 @@ import json
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from hashlib import blake2b
 from typing import Any
 
-import torch
 from torch import nn
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.parallel.agreement import agree
+from ddp_lab.parallel.agreement import agree, digest_of
 from ddp_lab.parallel.tensor.layers import (
     ColumnParallelLinear,
     RowParallelLinear,
@@ -72,7 +70,7 @@ def parallelize(module: nn.Module, comm: Communicator, plan: Mapping[str, str]) 
     facts: dict[str, Any] = {"the plan": json.dumps(dict(plan), sort_keys=True)}
     for name, param in module.named_parameters():
         facts[f"the shape of {name}"] = f"{tuple(param.shape)} {param.dtype}"
-        facts[f"the weights of {name} (a hash of them)"] = _hash(param)
+        facts[f"the weights of {name} (a hash of them)"] = digest_of(param)
     agree(comm, "parallelize", facts, problem)
     shares: dict[int, nn.Parameter] = {}
     for name, style in chosen.items():
@@ -140,8 +138,3 @@ def _check_layer(comm: Communicator, name: str, layer: nn.Module, style: str) ->
             problem = f"{option} is not supported: got {getattr(layer, option)}. Leave it out."
     if problem is not None:
         raise InvalidArgument(f"the layer {name!r}: {problem}")
-
-
-def _hash(param: torch.Tensor) -> str:
-    data = param.detach().cpu().contiguous().view(-1).view(torch.uint8)
-    return blake2b(data.numpy().tobytes(), digest_size=4).hexdigest()

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from ddp_lab import DdpLabError, InvalidArgument, Mismatch, launch
-from ddp_lab.collectives.spark_tree import stages_of
 from ddp_lab.parallel import on_spark, spark_all_reduce, tree_aggregate
+from ddp_lab.parallel.spark import stages_of
 
 
 @pytest.mark.parametrize(
