@@ -1,14 +1,63 @@
-"""What the charts in a notebook have in common: a still picture, axes, words, and a page."""
+"""What the charts in a notebook have in common: a still picture, axes, words, and a page.
 
+A page is one HTML file that works from `file://`: no kernel, no request.
+"""
+
+import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import anywidget
 
-from ddp_lab.show.page import standalone, texts
+from ddp_lab.show.svg_text import line, text
+
+HERE = Path(__file__).parent
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy"
+ content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'">
+<title>@TITLE@</title>
+<style>
+body { margin: 1em auto; max-width: 920px; padding: 0 0.5em; font: 16px/1.5 system-ui, sans-serif; }
+body { overflow-wrap: anywhere; }
+@CSS@
+</style>
+</head>
+<body>
+<main>
+<div id="player"></div>
+<noscript><p>@SUMMARY@</p>@POSTER@</noscript>
+</main>
+<script type="module">
+@MODULE@
+// What the picture asks of a notebook's model, without a notebook.
+const state = @STATE@;
+const model = {
+  get: (name) => state[name],
+  set: (name, value) => { state[name] = value; },
+  save_changes: () => {}, on: () => {}, off: () => {},
+};
+const player = document.getElementById("player");
+render({ model, el: player });
+alone(player.firstElementChild);
+</script>
+</body>
+</html>
+"""
+
+
+def texts(*names: str) -> str:
+    """Return the text of files of this folder, one after the other."""
+    return "\n".join((HERE / name).read_text(encoding="utf-8") for name in names)
 
 
 def module(name: str) -> str:
@@ -53,14 +102,19 @@ class Chart(anywidget.AnyWidget):
 
     def page(self) -> str:
         """Return an HTML file that needs neither kernel nor network."""
-        return standalone(
-            title=self.heading(),
-            words=self.summary(),
-            css=str(self._css),  # traits of each widget: their texts
-            module=str(self._esm),
-            state={name: getattr(self, name) for name in self.state_names},
-            still=self.poster(),
-        )
+        state = {name: getattr(self, name) for name in self.state_names}
+        # `<` never appears in the data, so no string in it can end the script element.
+        data = json.dumps(state, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
+        parts = {
+            "TITLE": escape(self.heading()),
+            "SUMMARY": escape(self.summary()),
+            "CSS": str(self._css),  # traits of each widget: their texts
+            "POSTER": self.poster(),
+            "MODULE": str(self._esm),
+            "STATE": data,
+        }
+        # Split once and fill in: the text of a picture is never searched for placeholders.
+        return "".join(parts.get(part, part) for part in PAGE.split("@"))
 
     def save(self, path: Path | str) -> Path:
         """Write `page()` to a file."""
@@ -92,6 +146,40 @@ class Axis:
         """Return the round numbers on the axis: powers of ten where they are two or more."""
         powers = _decades(self.low, self.high) if self.logarithmic else []
         return powers if len(powers) > 1 else _even(self.low, self.high)
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A frame of two axes in a still picture, whose edges are these; legends stand right of it."""
+
+    across: Axis
+    up: Axis
+    left: float
+    right: float
+    top: float
+    base: float
+
+    def at(self, x: float, y: float) -> tuple[float, float]:
+        """Return where a point stands in the picture."""
+        width, height = self.right - self.left, self.base - self.top
+        return self.left + width * self.across.share(x), self.base - height * self.up.share(y)
+
+    def frame(
+        self, below: Iterable[tuple[float, str]], beside: Iterable[tuple[float, str]], label: str
+    ) -> list[str]:
+        """Return both axes with words at some places, and what the lower one counts."""
+        edges = [(self.left, self.top - 8), (self.left, self.base), (self.right, self.base)]
+        marks = [line(edges, "faint"), text(self.right, self.base + 36, label, "end")]
+        for x, words in below:
+            marks.append(text(self.at(x, self.up.low)[0], self.base + 18, words, "middle"))
+        for y, words in beside:
+            marks.append(text(self.left - 8, self.at(self.across.low, y)[1] + 4, words, "end"))
+        return marks
+
+    def legend(self, y: float, name: str, kind: str, width: float, dash: str) -> list[str]:
+        """Return a sample of a line at this height, and its name."""
+        sample = line([(self.right + 20, y), (self.right + 50, y)], kind, width, dash)
+        return [sample, text(self.right + 58, y + 4, name)]
 
 
 def axis_of(values: Iterable[float], *, logarithmic: bool) -> Axis:

@@ -7,6 +7,7 @@ Every number comes from a run of the package's own algorithms on the virtual clo
 lines may stand points that were measured over a link: `CollectivesExplorer(recorded=record(4))`.
 """
 
+import math
 from collections.abc import Iterable
 from functools import cache
 from itertools import product
@@ -20,8 +21,8 @@ from ddp_lab.collectives.registry import Algorithm, lookup
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.launch.launcher import launch
 from ddp_lab.launch.threads import run_threads
-from ddp_lab.show.chart import Chart, module
-from ddp_lab.show.svg_text import line, picture, text
+from ddp_lab.show.chart import Axis, Chart, Plot, module
+from ddp_lab.show.svg_text import KINDS, line, picture, text
 from ddp_lab.simulate.collectives import call, collective
 from ddp_lab.transport.links.link import Link
 from ddp_lab.transport.sim import SimWorld
@@ -41,7 +42,6 @@ COMPARED = {
     "all_to_all": ("direct",),
 }
 ELEMENTS = 5040  # a multiple of every number of ranks up to 10, and of 12, 14, 15, 16
-KINDS = ("backward", "exposed", "hidden", "forward")  # colours of the poster, as in the chart
 DASHES = ("", "7 4", "2 3", "9 3 2 3")
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 720, 380, 70, 50, 60
 LETTER = 7  # pixels, the widest of a name on average
@@ -176,29 +176,22 @@ class CollectivesExplorer(Chart):
     def poster(self) -> str:
         rows = self.chosen()
         ends = [self.seconds(of, n) for of in rows for n in (SIZES[0], SIZES[-1])]
-        low, high = np.log10(min(ends)), np.log10(max(ends))
         right = WIDTH - max(190, 60 + LETTER * max(len(of["algorithm"]) for of in rows))
-
-        def at(n_bytes: float, seconds: float) -> tuple[float, float]:
-            x = LEFT + (right - LEFT) * (np.log2(n_bytes) - 10) / 20
-            height = (HEIGHT - TOP - BOTTOM) * (np.log10(seconds) - low) / (high - low)
-            return float(x), float(HEIGHT - BOTTOM - height)
-
+        across, up = (Axis(min(ns), max(ns), logarithmic=True) for ns in (SIZES, ends))
+        plot = Plot(across, up, LEFT, right, TOP, HEIGHT - BOTTOM)
+        powers = range(math.ceil(math.log10(up.low)), math.floor(math.log10(up.high)) + 1)
+        sizes = ((2.0**10, "1 KiB"), (2.0**20, "1 MiB"), (2.0**30, "1 GiB"))
         marks = [text(10, 22, f"{self.heading()}: {self.collective}, {self.ranks} ranks")]
+        marks += plot.frame(sizes, [(10.0**p, _in_words(p)) for p in powers], "size of the array")
         for number, of in enumerate(rows):
-            kind, dash = KINDS[number % 4], DASHES[(number + number // 4) % 4]
-            marks.append(line([at(n, self.seconds(of, n)) for n in SIZES], kind, 2, dash))
-            y = TOP + 20 * number
-            marks.append(line([(right + 20, y), (right + 50, y)], kind, 2, dash))
-            marks.append(text(right + 58, y + 4, of["algorithm"]))
-        foot = HEIGHT - BOTTOM
-        marks.append(line([(LEFT, TOP - 8), (LEFT, foot), (right, foot)], "faint"))
-        marks.append(text(right, foot + 36, "size of the array", "end"))
-        for n_bytes, words in ((2.0**10, "1 KiB"), (2.0**20, "1 MiB"), (2.0**30, "1 GiB")):
-            marks.append(text(at(n_bytes, 10**low)[0], foot + 18, words, "middle"))
-        for power in range(int(np.ceil(low)), int(np.floor(high)) + 1):
-            unit, scale = ("s", 0) if power >= 0 else ("ms", 3) if power >= -3 else ("µs", 6)
-            words = f"{10.0 ** (power + scale):g} {unit}"
-            marks.append(text(LEFT - 8, at(SIZES[0], 10.0**power)[1] + 4, words, "end"))
+            look = KINDS[number % 4], 2, DASHES[(number + number // 4) % 4]
+            marks.append(line([plot.at(n, self.seconds(of, n)) for n in SIZES], *look))
+            marks += plot.legend(TOP + 20 * number, of["algorithm"], *look)
         marks.append(text(LEFT, TOP - 14, "time, predicted"))
         return picture(WIDTH, HEIGHT, self.summary(), marks)
+
+
+def _in_words(power: int) -> str:
+    """Return that power of ten in seconds."""
+    unit, scale = ("s", 0) if power >= 0 else ("ms", 3) if power >= -3 else ("µs", 6)
+    return f"{10.0 ** (power + scale):g} {unit}"

@@ -9,10 +9,9 @@ import traitlets
 
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.show.chart import Chart, module
-from ddp_lab.show.svg_text import box, picture, text
+from ddp_lab.show.svg_text import KINDS, box, picture, text
 
 WAYS = ("column_row", "row_column", "column_column", "row_row")
-KINDS = ("backward", "exposed", "hidden", "forward")  # a poster's colours, by rank
 TRIPS = {"all_reduce": 2, "all_gather": 1, "reduce_scatter": 1}  # (p-1)/p of the array, each
 SIDE, GAP, TOP = 104, 36, 64
 

@@ -2,8 +2,7 @@
 
 import traitlets
 
-from ddp_lab.show.chart import Chart
-from ddp_lab.show.page import texts
+from ddp_lab.show.chart import Chart, texts
 from ddp_lab.show.poster import poster, summary
 from ddp_lab.show.story import Story
 

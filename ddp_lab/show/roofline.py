@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import traitlets
 
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.show.chart import Axis, Chart, module
+from ddp_lab.show.chart import Axis, Chart, Plot, module
 from ddp_lab.show.svg_text import box, line, picture, text
 
 # float32 operations and bytes a second, without tensor cores, by NVIDIA's data sheets.
@@ -84,13 +84,14 @@ class Roofline(Chart):
         flops, bandwidth = self.devices[self.device]
         across = Axis(2.0**-6, 2.0**10, logarithmic=True)
         up = Axis(flops / 2**13, 2 * flops, logarithmic=True)
+        plot = Plot(across, up, LEFT, RIGHT, TOP, BASE)
 
         def at(intensity: float) -> tuple[float, float]:
-            y = up.share(max(attainable(intensity, flops, bandwidth), up.low))
-            return LEFT + (RIGHT - LEFT) * across.share(intensity), BASE - (BASE - TOP) * y
+            return plot.at(intensity, max(attainable(intensity, flops, bandwidth), up.low))
 
+        below, peak = [(mark, f"{mark:g}") for mark in across.marks()], f"{flops / 1e12:.3g} T/s"
         marks = [text(10, 22, f"{self.heading()} {self.device}")]
-        marks.append(line([(LEFT, TOP), (LEFT, BASE), (RIGHT, BASE)], "faint"))
+        marks += plot.frame(below, [(flops, peak)], "operations a byte")
         marks.append(line([at(across.low), at(flops / bandwidth), at(across.high)], "backward", 3))
         for name, intensity in TASKS.items():
             x, y = at(intensity)
@@ -98,8 +99,4 @@ class Roofline(Chart):
             marks.append(box(x - 4, y - 4, 8, 8, "hidden", name))
         x, y = at(2.0**self.log_intensity)
         marks.append(box(x - 6, y - 6, 12, 12, "exposed", "the task"))
-        for mark in across.marks():
-            marks.append(text(at(mark)[0], BASE + 18, f"{mark:g}", "middle"))
-        marks.append(text(RIGHT, BASE + 36, "operations a byte", "end"))
-        marks.append(text(LEFT - 6, at(across.high)[1] + 4, f"{flops / 1e12:.3g} T/s", "end"))
         return picture(RIGHT + 30, BASE + 48, self.summary(), marks)

@@ -11,7 +11,7 @@ from typing import Any
 import traitlets
 
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.show.chart import Axis, Chart, module
+from ddp_lab.show.chart import Axis, Chart, Plot, module
 from ddp_lab.show.svg_text import line, picture, text
 from ddp_lab.simulate import published
 from ddp_lab.simulate.cluster import cluster
@@ -90,31 +90,17 @@ class ScalingCurves(Chart):
 
     def poster(self) -> str:
         across, up = Axis(1, DEVICES[-1], logarithmic=True), Axis(0.0, 1.0)
-
-        def at(devices: int, share: float) -> tuple[float, float]:
-            width, height = (RIGHT - LEFT) * across.share(devices), (BASE - TOP) * up.share(share)
-            return LEFT + width, BASE - height
-
+        plot = Plot(across, up, LEFT, RIGHT, TOP, BASE)
+        levels = [(share, f"{share:.0%}") for share in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)]
         marks = [text(10, 22, f"{self.title}: {self.model}")]
-        marks.append(line([(LEFT, TOP - 8), (LEFT, BASE), (RIGHT, BASE)], "faint"))
-        marks += [
-            text(LEFT - 8, at(1, share)[1] + 4, f"{share:.0%}", "end")
-            for share in (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-        ]
-        marks += [text(at(p, 0)[0], BASE + 18, str(p), "middle") for p in DEVICES]
-        marks.append(text(RIGHT, BASE + 36, "devices", "end"))
-        for number, (name, kind, overlap) in enumerate(
-            (("with overlap", "backward", True), ("without", "hidden", False))
+        marks += plot.frame([(p, str(p)) for p in DEVICES], levels, "devices")
+        for y, name, overlap, kind, dash in (
+            (TOP, "with overlap", True, "backward", ""),
+            (TOP + 20, "without", False, "hidden", "7 4"),
         ):
-            shares = [self.efficiency(p, overlap) for p in DEVICES]
-            dash = "" if overlap else "7 4"
-            marks.append(
-                line([at(*point) for point in zip(DEVICES, shares, strict=True)], kind, 2, dash)
-            )
-            y = TOP + 20 * number
-            marks.append(line([(RIGHT + 20, y), (RIGHT + 50, y)], kind, 2, dash))
-            marks.append(text(RIGHT + 58, y + 4, name))
-        for x, height in (at(*point) for point in self._runs[self.model].points):
+            curve = [plot.at(p, self.efficiency(p, overlap)) for p in DEVICES]
+            marks += [line(curve, kind, 2, dash), *plot.legend(y, name, kind, 2, dash)]
+        for x, height in (plot.at(*point) for point in self._runs[self.model].points):
             marks.append(line([(x - 5, height), (x + 5, height)], "exposed", 3))
             marks.append(line([(x, height - 5), (x, height + 5)], "exposed", 3))
         marks.append(text(RIGHT + 58, TOP + 44, "+ published"))

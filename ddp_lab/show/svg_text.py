@@ -10,26 +10,17 @@ from collections.abc import Iterable
 from html import escape
 
 CLASS = "ddp-picture"
-LIGHT = {
-    "page": "#ffffff",
-    "ink": "#1b1f24",
-    "faint": "#8b949e",
-    "forward": "#8250df",
-    "backward": "#0b62b8",
-    "exposed": "#c2410c",
-    "hidden": "#1a7f37",
-    "optimizer": "#6e7781",
+COLOURS = {  # on light paper and on dark
+    "page": ("#ffffff", "#14181d"),
+    "ink": ("#1b1f24", "#e8edf2"),
+    "faint": ("#8b949e", "#7d8894"),
+    "forward": ("#8250df", "#c297ff"),
+    "backward": ("#0b62b8", "#6cb6ff"),
+    "exposed": ("#c2410c", "#ff9b57"),
+    "hidden": ("#1a7f37", "#5fd07f"),
+    "optimizer": ("#6e7781", "#a5b0bb"),
 }
-DARK = {
-    "page": "#14181d",
-    "ink": "#e8edf2",
-    "faint": "#7d8894",
-    "forward": "#c297ff",
-    "backward": "#6cb6ff",
-    "exposed": "#ff9b57",
-    "hidden": "#5fd07f",
-    "optimizer": "#a5b0bb",
-}
+KINDS = ("backward", "exposed", "hidden", "forward")  # of things that are told apart by colour
 
 
 def picture(width: int, height: int, words: str, marks: Iterable[str]) -> str:
@@ -39,7 +30,8 @@ def picture(width: int, height: int, words: str, marks: Iterable[str]) -> str:
         f'width="{width}" height="{height}" role="img" aria-label="{escape(words)}">'
     )
     page = f'<rect class="page" width="{width}" height="{height}"/>'
-    style = f"{_rules(LIGHT)}@media(prefers-color-scheme:dark){{{_rules(DARK)}}}"
+    light, dark = ({name: pair[k] for name, pair in COLOURS.items()} for k in (0, 1))
+    style = f"{_rules(light)}@media(prefers-color-scheme:dark){{{_rules(dark)}}}"
     return "\n".join([head, f"<style>{style}</style>", page, *marks, "</svg>"])
 
 
@@ -48,6 +40,7 @@ def _rules(colours: dict[str, str]) -> str:
     rules = [f"{at} .{name}{{fill:{value}}}" for name, value in colours.items()]
     rules.append(f"{at} text{{font:12px system-ui,sans-serif;fill:{colours['ink']}}}")
     rules.append(f"{at} .inside{{fill:{colours['page']}}}")
+    rules.append(f"{at} .empty{{fill:none;stroke:{colours['faint']}}}")
     rules += [f"{at} .line-{name}{{stroke:{value};fill:none}}" for name, value in colours.items()]
     return "".join(rules)
 

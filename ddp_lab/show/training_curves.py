@@ -13,10 +13,9 @@ from typing import Any
 import traitlets
 
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.show.chart import Chart, axis_of, module
-from ddp_lab.show.svg_text import line, picture, text
+from ddp_lab.show.chart import Chart, Plot, axis_of, module
+from ddp_lab.show.svg_text import KINDS, line, picture, text
 
-KINDS = ("backward", "exposed", "hidden", "forward")  # colours of the poster, as in the chart
 DASHES = ("", "7 4", "2 3")
 THICK = (5, 3.4, 2.1, 1.1)  # a line is thinner than those below it, so that none hides another
 WIDTH, HEIGHT, LEFT, TOP = 720, 320, 64, 44
@@ -95,27 +94,14 @@ class TrainingCurves(Chart):
         runs = self._drawable(positive=self.log_y)
         across = axis_of((x for points in runs.values() for x, _ in points), logarithmic=False)
         up = axis_of((y for points in runs.values() for _, y in points), logarithmic=self.log_y)
-
-        def at(x: float, y: float) -> tuple[float, float]:
-            height = (BASE - TOP) * up.share(y)
-            return LEFT + (RIGHT - LEFT) * across.share(x), BASE - height
-
-        marks = [text(10, 22, f"{self.title}: {self.y_label}")]
-        marks.append(line([(LEFT, TOP - 8), (LEFT, BASE), (RIGHT, BASE)], "faint"))
-        for level in up.marks():
-            marks.append(text(LEFT - 8, at(across.low, level)[1] + 4, f"{level:g}", "end"))
-        for step in across.marks():
-            marks.append(text(at(step, up.low)[0], BASE + 18, f"{step:g}", "middle"))
+        plot = Plot(across, up, LEFT, RIGHT, TOP, BASE)
+        below, beside = ([(mark, f"{mark:g}") for mark in axis.marks()] for axis in (across, up))
         words = f"{self.x_label}; the height is logarithmic" if self.log_y else self.x_label
-        marks.append(text(RIGHT, BASE + 36, words, "end"))
+        marks = [text(10, 22, f"{self.title}: {self.y_label}"), *plot.frame(below, beside, words)]
         for number, (name, points) in enumerate(runs.items()):
             look = KINDS[number % 4], THICK[number % 4], DASHES[number // 4 % 3]
-            marks.append(line([at(x, y) for x, y in points], *look))
-            marks += _legend(name, self.notes.get(name, ""), TOP + 36 * number, look)
+            y = TOP + 36 * number
+            marks.append(line([plot.at(*point) for point in points], *look))
+            marks += plot.legend(y, name, *look)
+            marks.append(text(RIGHT + 58, y + 19, self.notes.get(name, "")))
         return picture(WIDTH, HEIGHT, self.summary(), marks)
-
-
-def _legend(name: str, note: str, y: float, look: tuple[str, float, str]) -> list[str]:
-    """Return a sample of a run's line, its name beside it and its note below."""
-    sample = line([(RIGHT + 20, y), (RIGHT + 50, y)], *look)
-    return [sample, text(RIGHT + 58, y + 4, name), text(RIGHT + 58, y + 19, note)]
