@@ -16,7 +16,7 @@ from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.handle import Crew, Handle, Worker
 from ddp_lab.torch_backend.backward_end import note_start
 from ddp_lab.torch_backend.future import Name, name_of_call
-from ddp_lab.torch_backend.work import Limit, Result, Running
+from ddp_lab.torch_backend.work import Limit, Running
 from ddp_lab.transport import header as headers
 
 LANES = 2  # of a group over several hosts
@@ -49,6 +49,7 @@ class CallOrder:
     def __init__(self, comm: Communicator) -> None:
         """Make the lanes of a communicator of all ranks, of which none has been split yet."""
         self._comm = comm
+        self.group_name = ""  # torch's
         self._numbers = itertools.count()
         self.calls = 0  # so far
         comms = [comm, *(comm.twin() for _ in range(1, LANES if len(comm.hosts) > 1 else 1))]
@@ -57,12 +58,12 @@ class CallOrder:
         self._held: deque[Running] = deque(maxlen=HELD)
 
     def submit(
-        self, job: Job, result: Any, waits: bool, group_name: str, timeout_s: float, *, is_own: bool
+        self, job: Job, tensors: Any, waits: bool, timeout_s: float, *, is_own: bool
     ) -> Running:
         """Run `job` behind all earlier ones of its lane; return torch's work for it.
 
         Args:
-            result: the tensors that it fills.
+            tensors: what it fills.
             waits: whether the caller waits at once anyway: it runs the job itself if nobody is
                 ahead.
             timeout_s: how long it may take once it runs.
@@ -95,10 +96,8 @@ class CallOrder:
             else:
                 handle = lane.last = lane.worker.submit(run_there)
             note_start(handle)
-        if not isinstance(result, Result):
-            result = Result(result)
-        work = Running(handle, result, name or (group_name, number), self._crew)
-        if not waits and _is_number(result.tensors):
+        work = Running(handle, tensors, name or (self.group_name, number), self._crew)
+        if not waits and _is_number(tensors):
             self._held.append(work)
         return work
 

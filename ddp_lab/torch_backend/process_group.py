@@ -31,9 +31,11 @@ from ddp_lab.torch_backend.tensor_collectives import (
     gather_flat,
     only_tensor,
     part_a_rank,
+    reduce_at_root,
     reduce_in_place,
     require_one_per_rank,
     rows_by_rank,
+    scatter_sum,
 )
 from ddp_lab.torch_backend.work import Gathered, Limit, Received, fill, fill_all
 
@@ -42,29 +44,31 @@ TorchGroup: Any = dist.ProcessGroup
 create_work: Any = torch._C._distributed_c10d._create_work_from_future  # type: ignore[attr-defined]
 
 
+OPERATIONS = {
+    dist.ReduceOp.SUM: "sum",
+    dist.ReduceOp.AVG: "avg",
+    dist.ReduceOp.PRODUCT: "prod",
+    dist.ReduceOp.MIN: "min",
+    dist.ReduceOp.MAX: "max",
+    dist.ReduceOp.BAND: "band",
+    dist.ReduceOp.BOR: "bor",
+    dist.ReduceOp.BXOR: "bxor",
+}
+
+
 def operation_of(op: Any) -> str:
     """Return our name of a torch reduction.
 
     Raises:
         InvalidArgument: it has none, as PREMUL_SUM.
     """
-    names = {
-        dist.ReduceOp.SUM: "sum",
-        dist.ReduceOp.AVG: "avg",
-        dist.ReduceOp.PRODUCT: "prod",
-        dist.ReduceOp.MIN: "min",
-        dist.ReduceOp.MAX: "max",
-        dist.ReduceOp.BAND: "band",
-        dist.ReduceOp.BOR: "bor",
-        dist.ReduceOp.BXOR: "bxor",
-    }
     kind = getattr(op, "op", op)  # PREMUL_SUM holds a factor besides
-    if kind not in names:
+    if kind not in OPERATIONS:
         raise InvalidArgument(
             f"ddp_lab backend: unknown reduction: got {kind}, expected one of "
-            f"{', '.join(names.values())}. Scale the tensor before a sum."
+            f"{', '.join(OPERATIONS.values())}. Scale the tensor before a sum."
         )
-    return names[kind]
+    return OPERATIONS[kind]
 
 
 class ProcessGroup(TorchGroup):  # type: ignore[misc]
@@ -76,7 +80,6 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         self.roster = roster  # what its ranks know of each other
         self._store = store  # through which they met
         self._timeout_s = timeout_s
-        self._group_name = ""
         self._barriers = itertools.count()
         self._order = CallOrder(comm)
         sent: Future[Any] = Future()
@@ -91,11 +94,11 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     def setGroupName(self, name: str) -> None:
         """Keep the name that torch gives to the group."""
-        self._group_name = name
+        self._order.group_name = name
 
     def getGroupName(self) -> str:
         """Return the name that torch gave to the group."""
-        return self._group_name
+        return self._order.group_name
 
     def get_group_store(self) -> Any:
         """Return the store through which its ranks met."""
@@ -127,12 +130,23 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     _set_default_timeout = set_timeout
 
-    def _submit(self, job: Callable[[Communicator], Any], result: Any, opts: Any) -> Any:
+    def _submit_each(
+        self, collective: Callable[..., Any], opts: Any, tensors: Any, *lists: Any, **how: Any
+    ) -> Any:
+        """Submit a job that calls `collective(comm, ...)` at each place of the lists."""
+
+        def job(comm: Communicator) -> None:
+            for arguments in zip(*lists, strict=True):
+                collective(comm, *arguments, **how)
+
+        return self._submit(job, tensors, opts)
+
+    def _submit(self, job: Callable[[Communicator], Any], tensors: Any, opts: Any) -> Any:
         """Run `job` in its place in the order of calls; return torch's work for it."""
         own_s = opts.timeout.total_seconds()  # below 0: not set
         limit_s = own_s if own_s > 0 else self._timeout_s
         waits = not getattr(opts, "asyncOp", True)
-        submit = partial(self._order.submit, job, result, waits, self._group_name)
+        submit = partial(self._order.submit, job, tensors, waits)
         if not torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
             return submit(limit_s, is_own=own_s > 0)
         with record_function(f"ddp_lab:{operation_name(opts)}") as event:
@@ -152,12 +166,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         """Reduce each tensor over all ranks, in place."""
         op = operation_of(opts.reduceOp)
-
-        def job(comm: Communicator) -> None:
-            for tensor in tensors:
-                reduce_in_place(comm, tensor, op)
-
-        return self._submit(job, tensors, opts)
+        return self._submit_each(reduce_in_place, opts, tensors, tensors, op=op)
 
     @collective("AllreduceCoalesced", "op")
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any) -> Any:
@@ -168,25 +177,13 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         """Copy the root's tensor to every rank."""
         root = opts.rootRank
-
-        def job(comm: Communicator) -> None:
-            for tensor in tensors:
-                broadcast_in_place(comm, tensor, root)
-
-        return self._submit(job, tensors, opts)
+        return self._submit_each(broadcast_in_place, opts, tensors, tensors, root=root)
 
     @collective("Reduce", "root", "op")
     def reduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         """Reduce at the root, in place."""
         op, root = operation_of(opts.reduceOp), opts.rootRank
-
-        def job(comm: Communicator) -> None:
-            for tensor in tensors:
-                total = comm.reduce(tensor, root, op=op, algorithm=algorithm_of("reduce"))
-                if total is not None:
-                    fill(tensor, total)
-
-        return self._submit(job, tensors, opts)
+        return self._submit_each(reduce_at_root, opts, tensors, tensors, root=root, op=op)
 
     @collective("Allgather", tensors=2)
     def allgather(
@@ -195,12 +192,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         """Fill `outputs[i][r]` with rank r's `inputs[i]`."""
         for output in outputs:
             require_one_per_rank("all_gather", output, self.comm.size)
-
-        def job(comm: Communicator) -> None:
-            for output, tensor in zip(outputs, inputs, strict=True):
-                gather_all(comm, tensor, output)
-
-        return self._submit(job, Gathered(outputs), opts)
+        return self._submit_each(gather_all, opts, Gathered(outputs), inputs, outputs)
 
     @collective("Allgather", tensors=2)
     def allgather_coalesced(
@@ -224,12 +216,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         """Gather several tensors, as `all_gather_single` does each."""
         for output, tensor in zip(outputs, inputs, strict=True):
             part_a_rank("all_gather", output, tensor, self.comm.size)
-
-        def job(comm: Communicator) -> None:
-            for output, tensor in zip(outputs, inputs, strict=True):
-                gather_flat(comm, tensor, output)
-
-        return self._submit(job, outputs, opts)
+        return self._submit_each(gather_flat, opts, outputs, inputs, outputs)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
@@ -242,20 +229,19 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         for parts in inputs:
             require_one_per_rank("reduce_scatter", parts, self.comm.size)
 
-        def job(comm: Communicator) -> None:
-            for output, parts in zip(outputs, inputs, strict=True):
-                if all(part.shape == output.shape for part in parts):
-                    flat = self.empty(comm.size * output.numel(), output.dtype)
-                    torch.cat([part.reshape(-1) for part in parts], out=flat)
-                    mine = comm.reduce_scatter(flat.view(comm.size, -1), op=op)
-                    fill(output, mine.reshape(output.shape))
-                else:
-                    flat = torch.cat([part.reshape(-1) for part in parts])
-                    sizes = [part.numel() for part in parts]
-                    mine = comm.all_reduce(flat, op=op).split(sizes)[comm.rank]
-                    fill(output, mine.reshape(output.shape))
+        def scatter_parts(
+            comm: Communicator, parts: list[torch.Tensor], output: torch.Tensor
+        ) -> None:
+            if all(part.shape == output.shape for part in parts):
+                flat = self.empty(comm.size * output.numel(), output.dtype)
+                scatter_sum(comm, torch.cat([p.reshape(-1) for p in parts], out=flat), output, op)
+            else:
+                flat = torch.cat([part.reshape(-1) for part in parts])
+                sizes = [part.numel() for part in parts]
+                mine = comm.all_reduce(flat, op=op).split(sizes)[comm.rank]
+                fill(output, mine.reshape(output.shape))
 
-        return self._submit(job, outputs, opts)
+        return self._submit_each(scatter_parts, opts, outputs, inputs, outputs)
 
     @collective("ReduceScatter", "op", tensors=2, in_lists=False)
     def reduce_scatter_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any) -> Any:
@@ -272,13 +258,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         op = operation_of(opts.reduceOp)
         for output, tensor in zip(outputs, inputs, strict=True):
             part_a_rank("reduce_scatter", tensor, output, self.comm.size)
-
-        def job(comm: Communicator) -> None:
-            for output, tensor in zip(outputs, inputs, strict=True):
-                rows = tensor.reshape(comm.size, -1)
-                fill(output, comm.reduce_scatter(rows, op=op).reshape(output.shape))
-
-        return self._submit(job, outputs, opts)
+        return self._submit_each(scatter_sum, opts, outputs, inputs, outputs, op=op)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
@@ -364,7 +344,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     ) -> None:
         """Return once every rank has called it; name those that have not in time."""
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-        name = ("monitored_barrier", self._group_name, next(self._barriers))
+        name = ("monitored_barrier", self.group_name, next(self._barriers))
         limit_s = self._timeout_s if seconds is None else seconds
         monitored_barrier(self.comm.aside(context_of(name)), limit_s, wait_all_ranks)
 

@@ -46,6 +46,19 @@ def reduce_in_place(comm: Communicator, tensor: torch.Tensor, op: str) -> None:
         fill(tensor, comm.all_reduce(tensor, op=op, algorithm=algorithm))
 
 
+def reduce_at_root(comm: Communicator, tensor: torch.Tensor, root: int, op: str) -> None:
+    """Overwrite the root's tensor with the reduction over all ranks."""
+    total = comm.reduce(tensor, root, op=op, algorithm=algorithm_of("reduce"))
+    if total is not None:
+        fill(tensor, total)
+
+
+def scatter_sum(comm: Communicator, tensor: torch.Tensor, output: torch.Tensor, op: str) -> None:
+    """Fill `output` with this rank's part of the reduction of `tensor`."""
+    rows = tensor.reshape(comm.size, -1)
+    fill(output, comm.reduce_scatter(rows, op=op).reshape(output.shape))
+
+
 def _sum_sparse(comm: Communicator, tensor: torch.Tensor, op: str) -> None:
     if op not in ("sum", "avg"):
         raise InvalidArgument(

@@ -23,38 +23,21 @@ LOOKS_AWAKE = 20  # for a message from anybody: about what it costs to sleep and
 LOOK_S = 5e-4  # between two looks from then on
 
 
-class Result:
-    """The tensors that a collective fills, also as the value of its future."""
-
-    def __init__(self, tensors: Any) -> None:
-        self.tensors = tensors
-
-    def value(self) -> Any:
-        """Return the value of the future."""
-        return self.tensors
-
-
-class Gathered(Result):
+class Gathered(list[Any]):
     """What an all-gather fills: lists, of which a future holds one tensor each, as over NCCL.
 
-    torch's quantization hooks take it for granted, and so do not work over gloo.
+    It has an axis of ranks; where shapes differ it is the list. torch's quantization hooks take it
+    for granted, and so do not work over gloo.
     """
-
-    def value(self) -> Any:
-        """Return a tensor with an axis of ranks for each list, or the list where shapes differ."""
-        return [
-            torch.stack(parts) if len({part.shape for part in parts}) == 1 else parts
-            for parts in self.tensors
-        ]
 
 
 class Running(TorchWork):  # type: ignore[misc]
     """A collective under way on another thread; its callbacks run on those of `crew`."""
 
-    def __init__(self, handle: Handle, result: "Result", name: Name, crew: Crew) -> None:
+    def __init__(self, handle: Handle, tensors: Any, name: Name, crew: Crew) -> None:
         super().__init__()
         self._handle = handle
-        self._result = result
+        self._tensors = tensors
         self._name = name
         self._crew = crew
         self._lock = threading.Lock()
@@ -79,7 +62,7 @@ class Running(TorchWork):  # type: ignore[misc]
 
     def result(self) -> Any:
         """Return the tensors that hold the result."""
-        return self._result.tensors
+        return self._tensors
 
     def get_future(self) -> CollectiveFuture:
         """Return a future of the result, as hooks want it."""
@@ -92,11 +75,20 @@ class Running(TorchWork):  # type: ignore[misc]
                     self._handle.when_done(lambda _: self._crew.run(self._settle))
             return self._future
 
+    def _value(self) -> Any:
+        """Return the value of the future."""
+        if not isinstance(self._tensors, Gathered):
+            return self._tensors
+        return [
+            torch.stack(parts) if len({part.shape for part in parts}) == 1 else parts
+            for parts in self._tensors
+        ]
+
     def _settle(self) -> None:
         assert self._future is not None
         error = self._handle.exception()
         if error is None:
-            self._future.complete(self._result.value)
+            self._future.complete(self._value)
         else:
             self._future.set_exception(error)
 
