@@ -9,7 +9,7 @@ stages by a schedule of `pipeline`; a stage is busy while it sends to its neighb
 averaged beside the last backward, in buckets (`ddp`). What is assumed: all devices are alike, a
 layer takes its flops' time however small it is, nothing else crosses the links.
 
-May import: cluster, cuts, layers, ddp, pipeline, zero, arguments, errors.
+May import: cluster, cuts, layers, ddp, pipeline, arguments, errors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,6 @@ from ddp_lab.simulate.cluster import Cluster, Mesh, mesh
 from ddp_lab.simulate.ddp import ddp
 from ddp_lab.simulate.layers import BACKWARD, STATES, LayerCost, LayerTime, check_layers, layer_time
 from ddp_lab.simulate.pipeline import finish_times
-from ddp_lab.simulate.zero import fetch_seconds
 
 STRATEGIES = ("all_reduce", "parameter_server", "zero3")
 MIB = 1 << 20
@@ -130,26 +129,13 @@ def training(
         _stage(times[first:last], place, _sends(times, bounds, place, number), how)
         for number, (first, last) in enumerate(bounds)
     ]
-    whole = (1 + BACKWARD) * sum(layer.flops for layer in workload) * batch / cluster.flops
-    ideal = whole / (dp * tp * pp)
-    return _step(stages, bounds, schedule, microbatches, batch, ideal, cluster.memory_bytes)
-
-
-def _step(
-    stages: Sequence[_Stage],
-    bounds: Sequence[tuple[int, int]],
-    schedule: str,
-    microbatches: int,
-    batch: int,
-    ideal: float,
-    memory_bytes: float,
-) -> TrainingStep:
-    """Return the step of these stages; `ideal` is what it would take without communication."""
     ends, held = finish_times(
         schedule, microbatches, [s.forward for s in stages], [s.backward for s in stages]
     )
-    memory = _memory(stages, held, memory_bytes)
+    memory = _memory(stages, held, cluster.memory_bytes)
     step_time = max(end + stage.exposed for end, stage in zip(ends, stages, strict=True))
+    whole = (1 + BACKWARD) * sum(layer.flops for layer in workload) * batch / cluster.flops
+    ideal = whole / (dp * tp * pp)
     return TrainingStep(
         step_time,
         batch / step_time,
@@ -256,6 +242,40 @@ def _stage(
         sum(t.kept_bytes for t in times),
         _state_bytes(n_bytes, place.dp, how),
     )
+
+
+def fetch_seconds(
+    compute: Sequence[float],
+    gather: Sequence[float],
+    scatter: Sequence[float] | None = None,
+    overlap: bool = True,
+) -> float:
+    """Return the seconds of one pass over the layers, whose parameters lie with other ranks.
+
+        link      g0 g1 g2 ...                   gather: one layer ahead of compute
+        compute      f0 f1 f2 ...  b2 b1 b0      forward, backward
+        link                    g1 s2 g0 s1 s0   backward gathers again, and scatters the gradients
+
+    Args:
+        compute: seconds of each layer, in the order of the pass.
+        gather: seconds until a layer's parameters are there.
+        scatter: seconds to sum its gradients where they belong; None in forward.
+        overlap: whether a layer's messages travel beside the compute of others.
+    Source: Rajbhandari et al., ZeRO, SC 2020, section 7: half as many bytes again as an all-reduce.
+    """
+    if not overlap:
+        return sum(compute) + sum(gather) + sum(scatter or ())
+    link = now = 0.0
+    began = 0.0  # of the layer before: from then on this one's parameters are fetched
+    for layer, seconds in enumerate(compute):
+        link = there = max(link, began) + gather[layer]
+        began = max(now, there)
+        if scatter and layer:  # what the layer before left, once its gradients are ready
+            link = max(link, now) + scatter[layer - 1]
+        now = began + seconds
+    if scatter:
+        link = max(link, now) + scatter[-1]
+    return max(link, now)
 
 
 def _exposed_seconds(
