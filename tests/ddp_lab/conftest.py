@@ -61,7 +61,10 @@ class WarmPython:
         *arguments: Sequence[object],
         environments: Sequence[Mapping[str, str]] = (),
     ) -> list[Ended]:
-        """Run a program as often as there are lists of arguments, at the same time."""
+        """Run a program as often as there are lists of arguments, at the same time.
+
+        What it leaves in the folder for temporary files, as torchrun does, goes with the run.
+        """
         is_file = isinstance(program, Path)
         text = program.read_text() if isinstance(program, Path) else textwrap.dedent(program)
         more = environments or [{}] * len(arguments)
@@ -69,7 +72,7 @@ class WarmPython:
             runs = [
                 {
                     "arguments": [str(word) for word in words],
-                    "environment": {**os.environ, **own},
+                    "environment": {**os.environ, "TMPDIR": folder, **own},
                     "output": f"{folder}/{rank}.out",
                     "errors": f"{folder}/{rank}.err",
                 }

@@ -194,6 +194,7 @@ def nodes(train: str, tmp_path: Path) -> Iterator[list["subprocess.Popen[str]"]]
             *(f"--rdzv-conf={conf},is_host={node == 0}", "--local-addr=127.0.0.1"),
             *(train, tmp_path / "elastic", 12, 8),
             NODE=str(node),
+            TMPDIR=str(tmp_path),  # torchrun leaves a folder there
         )
         for node in range(2)
     ]

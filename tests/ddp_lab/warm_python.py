@@ -13,6 +13,7 @@ import importlib
 import json
 import os
 import sys
+import tempfile
 import threading
 import types
 import warnings
@@ -86,6 +87,7 @@ def become(
         os.dup2(os.open(path, flags, 0o600), number)
     os.environ.clear()
     os.environ.update(environment)
+    tempfile.tempdir = None  # to be looked up in this environment
     sys.argv = [name, *arguments]
     is_file = name.endswith(".py")
     sys.path[0] = str(Path(name).parent) if is_file else ""

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -80,7 +81,15 @@ def hosts() -> Iterator[Callable[..., Hosts]]:
 
 
 @pytest.fixture
-def on() -> Callable[..., Program]:
+def own_tmpdir(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Give what a test starts a folder for temporary files of its own: torchrun leaves some."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        monkeypatch.setenv("TMPDIR", folder)
+        yield
+
+
+@pytest.fixture
+def on(own_tmpdir: None) -> Callable[..., Program]:
     """`on(hosts, host, command, environment)` starts a program of Python there."""
 
     def start(
@@ -120,6 +129,8 @@ def tool(*words: object) -> "subprocess.Popen[str]":
 
 
 @pytest.fixture
-def run_tool(hosts: Callable[..., Hosts]) -> Callable[..., "subprocess.Popen[str]"]:
+def run_tool(
+    own_tmpdir: None, hosts: Callable[..., Hosts]
+) -> Callable[..., "subprocess.Popen[str]"]:
     hosts(1)  # or the test is skipped
     return tool
