@@ -6,7 +6,7 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import dropwhile
 from pathlib import Path
@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 from ddp_lab.errors import Deadlock, RankFailed, RankLost, RankTimeout
-from ddp_lab.transport.board import RUNNING, Entry, report
+from ddp_lab.transport.board import RUNNING, Entry, sentence
 from ddp_lab.transport.header import PACKAGE
 
 LAUNCH = str(Path(__file__).parent) + os.sep
@@ -107,18 +107,18 @@ def rank_failed(failures: list[Failure], world_size: int) -> RankFailed | RankTi
 
 
 def timeout_error(
-    entries: list[Entry], stacks: dict[int, list[Frame]], timeout_s: float
+    entries: Mapping[int, Entry], stacks: dict[int, list[Frame]], timeout_s: float
 ) -> RankTimeout:
     """Return the error of a run that did not end in time: who waits for whom, who does what."""
     busy = [
         f" Rank {rank} is busy at {place_of(stacks[rank])}."
         if rank in stacks
         else f" Rank {rank} gave no answer: it is stopped, or in a library that holds Python."
-        for rank, entry in enumerate(entries)
+        for rank, entry in entries.items()
         if entry.waits_for < 0 and entry.state == RUNNING
     ]
     return RankTimeout(
-        f"launch: not finished after {timeout_s} s: {name_cells(report(entries))}{''.join(busy)} "
+        f"launch: not finished after {timeout_s} s: {name_cells(sentence(entries))}{''.join(busy)} "
         "Raise timeout_s if the ranks are only slow."
     )
 

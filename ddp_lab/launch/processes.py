@@ -104,7 +104,7 @@ class Ending:
         """Return the ranks' results, or raise what the first guilty rank caused."""
         timeouts_only = all(f.timeout or f.secondary for f in self.failures)
         if self.late is not None and timeouts_only:
-            entries = [self.late.get(rank, UNHEARD) for rank in range(size)]
+            entries = {rank: self.late.get(rank, UNHEARD) for rank in range(size)}
             raise timeout_error(entries, self.stacks, timeout_s)
         if self.failures:
             raise rank_failed(self.failures, size)

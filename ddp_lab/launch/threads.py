@@ -125,12 +125,12 @@ class ThreadRun:
         finally:
             self.world.leave(rank)
 
-    def join(self, threads: list[threading.Thread], deadline: Deadline) -> list[Entry]:
+    def join(self, threads: list[threading.Thread], deadline: Deadline) -> dict[int, Entry]:
         """Wait for the ranks; return who waited for whom when the time was over, if it was.
 
         After a failure, or at that time, the others are given a while to say how they ended.
         """
-        late: list[Entry] = []
+        late: dict[int, Entry] = {}
         while alive := [rank for rank, thread in enumerate(threads) if thread.is_alive()]:
             if self.failures:
                 deadline.run_out()

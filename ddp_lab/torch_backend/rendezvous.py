@@ -24,9 +24,8 @@ from weakref import WeakKeyDictionary
 
 from ddp_lab.errors import InvalidArgument, RankLost, RankTimeout
 from ddp_lab.handle import finish_all
-from ddp_lab.torch_backend.shared_cores import core_of, keep_to
 from ddp_lab.transport.base import Transport
-from ddp_lab.transport.board import ENDED, FAILED, Board, first_failure
+from ddp_lab.transport.board import ENDED, FAILED, Board, entries, first_failure
 from ddp_lab.transport.hosts import HostsTransport
 from ddp_lab.transport.links.link import Hosts, Link, home_of, hosts_of
 from ddp_lab.transport.links.measured_link import measure
@@ -53,8 +52,8 @@ def _say_how_it_ends() -> None:
     why = last_words().decode()
     for board, (pid, rank) in list(_boards.items()):
         if pid == os.getpid():  # and no child of it
-            others = ((peer, board.read(peer)) for peer in range(board.size))
-            board.end(rank, FAILED if why else ENDED, name_first(rank, why, first_failure(others)))
+            first = first_failure(entries(board))
+            board.end(rank, FAILED if why else ENDED, name_first(rank, why, first))
 
 
 @dataclass(frozen=True)
@@ -139,6 +138,34 @@ def _take_core(rank: int, roster: Roster) -> None:
         core = core_of(rank, roster.hosts, kernels, sorted(os.sched_getaffinity(0)))
         if core is not None:
             keep_to(core)
+
+
+def core_of(rank: int, hosts: Hosts, kernels: Sequence[str], cores: Sequence[int]) -> int | None:
+    """Return the core that a rank should keep to, None where the kernel balances well enough.
+
+    Hosts in namespaces share one kernel's cores. Their programs are then more than the cores, and
+    the kernel's balancing gives ranks of one host unlike shares for tens of milliseconds: a bucket
+    that needs the gradients of both waits for the slower one, while the link is idle. On machines
+    of their own each would have a core. One machine's cores are divided evenly only where each host
+    has a rank, or several, for each.
+
+    Args:
+        hosts: the ranks of each.
+        kernels: each rank's kernel; hosts that are one machine have one.
+        cores: those that this process may use.
+    """
+    home = home_of(rank, hosts)
+    neighbours = sum(kernels[host[0]] == kernels[rank] for host in hosts)
+    if neighbours < 2 or len(home) < 2 or len(home) % len(cores):
+        return None
+    return sorted(cores)[home.index(rank) % len(cores)]
+
+
+def keep_to(core: int) -> None:
+    """Let all threads of this process, and those that they start, run on one core."""
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # it has ended, or a sandbox forbids this
+            os.sched_setaffinity(int(thread.name), {core})
 
 
 def share_waits(whole: Transport, part: Transport, ranks: Sequence[int]) -> None:

@@ -7,6 +7,7 @@ array may be changed, and a rank that sends before it receives never blocks for 
 Whoever implements these four methods, in whatever process, can carry `Communicator`.
 """
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
@@ -111,6 +112,54 @@ class Probes(Protocol):
 
     def probe(self, src: int, channel: int) -> bool:
         """Return whether a message of `src` on this channel waits for a receive."""
+
+
+class Keeper(Protocol):
+    """What brings messages and the receives that were posted for them together."""
+
+    def want(self, receive: "Receive") -> None:
+        """Give a receive the first message of its source and channel, or keep it for one."""
+
+    def wait(self, receive: "Receive", timeout_s: float | None) -> None:
+        """Block until `receive` has its message."""
+
+    def take_in(self, src: int) -> None:
+        """Take in what has come from `src`."""
+
+
+class Receive:
+    """A receive, before and after its message came."""
+
+    header = b""
+    done = False
+    note: Any = None  # of the transport's own
+    waiter: threading.Thread | None = None  # that has looked for it in vain
+    _array: Any = None
+
+    def __init__(
+        self, keeper: Keeper, src: int, dst: int, channel: int, buffer: NDArray | None
+    ) -> None:
+        self.src, self.dst, self.channel = src, dst, channel
+        self.buffer = buffer
+        self._keeper = keeper
+        keeper.want(self)
+
+    def accept(self, array: NDArray, header: bytes, note: Any = None) -> None:
+        """Take the message; checked only when waited for, so that the waiter gets the error."""
+        self._array, self.header, self.note = array, header, note
+        self.done = True
+
+    def wait(self, timeout_s: float | None = None) -> Any:
+        """Return the array."""
+        if not self.done:
+            self._keeper.wait(self, timeout_s)
+        return self._array
+
+    def test(self) -> bool:
+        """Return whether the message has come."""
+        if not self.done:
+            self._keeper.take_in(self.src)
+        return self.done
 
 
 class Sent:

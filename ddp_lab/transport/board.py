@@ -8,7 +8,7 @@ ended, or is in another collective, or waits itself for a third rank at such a l
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -115,7 +115,7 @@ def waiting_for(has_ended: Callable[[], bool]) -> Iterator[None]:
         dependent.pop(thread, None)
 
 
-def is_alone(ranks: Collection[threading.Thread] = ()) -> bool:
+def is_alone(ranks: Collection[threading.Thread | None] = ()) -> bool:
     """Return whether no thread of this process can send but the calling one and `ranks`.
 
     One that waits for a job cannot before some thread has ended that, and so is not idle itself.
@@ -212,7 +212,7 @@ def inspect(board: Board, rank: int, peer: int) -> None:
     if time.monotonic() > board.deadline:
         raise RankTimeout(
             f"{waiting(mine)}: the timeout has passed: rank {rank} waited for rank {peer}. "
-            f"{report(entries(board))}",
+            f"{sentence(entries(board))}",
             peer,
         )
 
@@ -261,9 +261,9 @@ def first_cause(words: str) -> str:
     return f"RankLost: {before[1] if before else loss[1]}"
 
 
-def first_failure(entries: Iterable[tuple[int, Entry]]) -> tuple[int, str] | None:
+def first_failure(entries: Mapping[int, Entry]) -> tuple[int, str] | None:
     """Return a rank that has failed by itself, not for the loss of another, and why."""
-    for rank, entry in entries:
+    for rank, entry in entries.items():
         if entry.state == FAILED and not entry.why.startswith("RankLost: "):
             return rank, entry.why
     return None
@@ -287,24 +287,14 @@ def waiting(entry: Entry) -> str:
     return f"{operation} at {waits_at}" if waits_at else operation
 
 
-def entries(board: Board) -> list[Entry]:
-    """Return what the board says of all ranks."""
-    return [board.read(rank) for rank in range(board.size)]
+def entries(board: Board, ranks: Iterable[int] | None = None) -> dict[int, Entry]:
+    """Return what the board says of these ranks, or of all."""
+    return {rank: board.read(rank) for rank in (range(board.size) if ranks is None else ranks)}
 
 
-def report(entries: list[Entry]) -> str:
-    """Return who waits for whom, and where, in one sentence."""
-    return sentence(enumerate(entries))
-
-
-def report_of(board: Board, ranks: Iterable[int]) -> str:
-    """Return the same of some ranks."""
-    return sentence((rank, board.read(rank)) for rank in ranks)
-
-
-def sentence(entries: Iterable[tuple[int, Entry]]) -> str:
-    """Return the same of entries, each with the number of its rank."""
-    return "; ".join(f"rank {rank} {_state(e)}" for rank, e in entries if e.heard) + "."
+def sentence(entries: Mapping[int, Entry]) -> str:
+    """Return who waits for whom, and where, of ranks' entries."""
+    return "; ".join(f"rank {rank} {_state(e)}" for rank, e in entries.items() if e.heard) + "."
 
 
 def _state(entry: Entry) -> str:

@@ -21,8 +21,8 @@ import torch
 
 from ddp_lab.device_array import DeviceArray, HoldsTensors, keep_for, synchronize
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.transport.base import SENT, NDArray, Sent
-from ddp_lab.transport.threads import Receive, ThreadTransport, ThreadWorld
+from ddp_lab.transport.base import SENT, NDArray, Receive, Sent
+from ddp_lab.transport.threads import ThreadTransport, ThreadWorld
 
 
 class DeviceWorld(ThreadWorld):
@@ -117,12 +117,12 @@ class DeviceTransport(HoldsTensors, ThreadTransport):
 class DeviceReceive(Receive):
     """A receive whose array is used in the order of the stream of whoever waits for it."""
 
-    _world: DeviceWorld
+    _keeper: DeviceWorld
 
     def wait(self, timeout_s: float | None = None) -> Any:
-        self._world.wait(self, timeout_s)
+        self._keeper.wait(self, timeout_s)
         if isinstance(self._array, DeviceArray) and self.note is not None:
-            stream = self._world.module.current_stream()
+            stream = self._keeper.module.current_stream()
             stream.wait_event(self.note)
             keep_for(stream, self._array.tensor)
             self.note = None

@@ -20,11 +20,11 @@ import threading
 from typing import Any
 
 from ddp_lab.errors import Deadlock
-from ddp_lab.transport.base import NDArray, Sent
-from ddp_lab.transport.board import RUNNING, entries, inspect, report
+from ddp_lab.transport.base import NDArray, Receive, Sent
+from ddp_lab.transport.board import RUNNING, entries, inspect, sentence
 from ddp_lab.transport.header import call_site
 from ddp_lab.transport.links.link import Link
-from ddp_lab.transport.threads import Receive, ThreadTransport, ThreadWorld
+from ddp_lab.transport.threads import ThreadTransport, ThreadWorld
 
 
 class TurnWorld(ThreadWorld):
@@ -84,7 +84,7 @@ class TurnWorld(ThreadWorld):
         """Give the baton to a rank that can use it; in a deadlock, to one that will say so."""
         able = [r for r, wanted in sorted(self._waiting.items()) if self._can_go_on(wanted)]
         if not able and self._waiting:
-            self._deadlock = self._deadlock or report(entries(self.board))
+            self._deadlock = self._deadlock or sentence(entries(self.board))
             able = [min(self._waiting, key=lambda rank: (not self._is_bereft(rank), rank))]
         if able:
             chosen = able[0] if self._random is None else self._random.choice(able)

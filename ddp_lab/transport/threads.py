@@ -14,14 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from ddp_lab.errors import RankLost
-from ddp_lab.transport.base import SENT, NDArray, Sent, Shape
+from ddp_lab.transport.base import SENT, NDArray, Receive, Sent, Shape
 from ddp_lab.transport.board import (
     Board,
     MemoryBoard,
     deadlock,
+    entries,
     inspect,
     is_alone,
-    report_of,
+    sentence,
     silent,
 )
 from ddp_lab.transport.header import call_site
@@ -78,7 +79,7 @@ class ThreadWorld:
             if self._sleepers[dst]:
                 self._changed[dst].notify_all()
 
-    def want(self, receive: "Receive") -> None:
+    def want(self, receive: Receive) -> None:
         """Give a receive the first message of its line, or keep it for one."""
         line = receive.src, receive.dst, receive.channel
         with self._locks[receive.dst]:
@@ -96,7 +97,7 @@ class ThreadWorld:
         self.take_in(src)
         return (src, dst, channel) in self._arrived
 
-    def wait(self, receive: "Receive", timeout_s: float | None) -> None:
+    def wait(self, receive: Receive, timeout_s: float | None) -> None:
         """Block until `receive` has its message.
 
         Raises:
@@ -111,7 +112,7 @@ class ThreadWorld:
             self._in_vain.pop(receive.dst, None)
             self.board.wait(receive.dst, -1, b"")
 
-    def _sleep(self, receive: "Receive") -> bool:
+    def _sleep(self, receive: Receive) -> bool:
         """Wait for a while; return whether the message is there."""
         dst = receive.dst
         with self._locks[dst]:
@@ -125,7 +126,7 @@ class ThreadWorld:
         """Return whether messages of `src`, which has ended, can still be on the way."""
         return False
 
-    def _look(self, receive: "Receive", give_up: float | None, timeout_s: float | None) -> None:
+    def _look(self, receive: Receive, give_up: float | None, timeout_s: float | None) -> None:
         try:
             inspect(self.board, receive.dst, receive.src)
         except RankLost:
@@ -139,11 +140,12 @@ class ThreadWorld:
             self._in_vain[receive.dst] = receive  # a wait that may end by itself closes no circle
             self._look_for_circle(receive)
 
-    def _look_for_circle(self, receive: "Receive") -> None:
+    def _look_for_circle(self, receive: Receive) -> None:
         """Raise if the receiver is the first of those that wait for each other for ever."""
         circle = sorted(self._circle(receive.dst))
         if circle and circle[0] == receive.dst:
-            raise deadlock(self.board, receive.dst, receive.src, report_of(self.board, circle))
+            words = sentence(entries(self.board, circle))
+            raise deadlock(self.board, receive.dst, receive.src, words)
 
     def _circle(self, first: int) -> list[int]:
         """Return the ranks that wait for each other for ever, from `first` on; [] if it does not.
@@ -175,40 +177,6 @@ def take_first(queues: dict[Line, deque[T]], line: Line) -> T | None:
     if not queue:
         del queues[line]  # channels are many, and most used once
     return first
-
-
-class Receive:
-    """A receive, before and after its message came."""
-
-    def __init__(
-        self, world: ThreadWorld, src: int, dst: int, channel: int, buffer: NDArray | None
-    ) -> None:
-        self.src, self.dst, self.channel = src, dst, channel
-        self.header = b""
-        self.done = False
-        self._world = world
-        self.buffer = buffer
-        self._array: Any = None
-        self.note: Any = None
-        self.waiter = threading.current_thread()
-        world.want(self)
-
-    def accept(self, array: NDArray, header: bytes, note: Any) -> None:
-        """Take the message; checked only when waited for, so that the waiter gets the error."""
-        self._array, self.header, self.note = array, header, note
-        self.done = True
-
-    def wait(self, timeout_s: float | None = None) -> Any:
-        """Return the array."""
-        if not self.done:
-            self._world.wait(self, timeout_s)
-        return self._array
-
-    def test(self) -> bool:
-        """Return whether the message has come."""
-        if not self.done:
-            self._world.take_in(self.src)
-        return self.done
 
 
 class ThreadTransport:

@@ -187,7 +187,7 @@ def launched(sites: list[Site | None]) -> list[Any]:
 def test_processes_over_a_late_backend_wait_where_they_must() -> None:
     (noted, sites), _ = launched([None])
     assert not noted
-    (took_in,) = [site for site in sites if site[1].endswith("._recv")]
+    (took_in,) = [site for site in sites if site[1].endswith("._wait")]
     rest = [site for site in sites if site != took_in]
     assert len(rest) >= 5
     by_rank = launched(rest)

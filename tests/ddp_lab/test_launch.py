@@ -191,7 +191,8 @@ def test_a_rank_that_is_busy_in_a_library_is_reported_where_it_called_that() -> 
 
 
 def test_a_rank_that_does_not_say_where_it_is_is_named() -> None:
-    error = timeout_error([Entry(RUNNING), Entry(RUNNING, waits_for=0), Entry(RETURNED)], {}, 2.0)
+    ranks = [Entry(RUNNING), Entry(RUNNING, waits_for=0), Entry(RETURNED)]
+    error = timeout_error(dict(enumerate(ranks)), {}, 2.0)
     assert str(error).count("gave no answer") == str(error).count("Rank 0 gave no answer") == 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ddp_lab.launch.hosts import Hosts
-from ddp_lab.torch_backend.shared_cores import core_of
+from ddp_lab.torch_backend.rendezvous import core_of
 
 COUNT = 100_000
 PROGRAM = f"""

@@ -10,6 +10,7 @@ waits in torch, and the caller for that thread.
 Timings are those of the backend beneath plus two latencies a message.
 """
 
+import math
 import sys
 import threading
 import uuid
@@ -22,97 +23,147 @@ import numpy.typing as npt
 import torch
 import torch.distributed as dist
 
+from ddp_lab.device_array import DeviceArray, torch_dtype
 from ddp_lab.errors import RankLost, RankTimeout
 from ddp_lab.handle import Worker
-from ddp_lab.transport.base import NDArray, Shape, Transport
+from ddp_lab.transport.base import SENT, NDArray, Receive, Sent, Shape, Transport
 from ddp_lab.transport.description import describe, parse
 
 HEAD = 1024  # bytes of the first message: four integers, header and description
 FIXED = 4 * 8  # of these integers: two lengths, channel, kind
 MOST_TAGS = 1 << 30
+NUMPY, TENSOR = 0, 1  # kinds of arrays
+Message = tuple[Any, bytes]  # array and header
+Line = tuple[int, int]  # source and channel
 
 
-class C10dTransport(Transport):
-    """One rank's end of a torch process group.
+class C10dEnd(Transport):
+    """What the ends of torch's groups have in common: an array travels as a head and its bytes.
+
+    Both are tensors of `device`. Messages wait for the receives of their line, and these for them.
+    """
+
+    def __init__(self, group: Any, device: torch.device) -> None:
+        self.device = device
+        self.rank: int = dist.get_rank(group)
+        self.size: int = dist.get_world_size(group)
+        self._arrived: dict[Line, deque[Message]] = {}
+        self._wanted: dict[Line, deque[Receive]] = {}
+        self._takes: dict[tuple[int, int], threading.Lock] = {}  # by source and tag: one at a time
+        self._lock = threading.Lock()
+        self._sends: deque[tuple[Any, torch.Tensor]] = deque()  # torch wants them alive till then
+
+    def _way(self, src: int, dst: int, channel: int) -> tuple[Any, int]:
+        """Return the group and the tag of messages from one rank to another: these keep order."""
+        raise NotImplementedError
+
+    def _wait(self, work: Any, src: int) -> None:
+        work.wait()
+
+    def _explain(self, operation: str, peer: int) -> None:
+        """Raise what is behind an error of torch's about a peer, where that is known."""
+
+    def isend(self, array: Any, dst: int, *, channel: int = 0, header: bytes = b"") -> Sent:
+        copy = array.copy()
+        if dst == self.rank:
+            self._arrived.setdefault((dst, channel), deque()).append((copy, header))
+            return SENT
+        kind = TENSOR if isinstance(copy, DeviceArray) else NUMPY
+        flat = copy.reshape(-1)
+        raw = flat.tensor if kind == TENSOR else torch.from_numpy(flat.view(np.uint8))
+        head = torch.from_numpy(pack_head(copy, header, channel, kind))
+        group, tag = self._way(self.rank, dst, channel)
+        for part in [head, raw.view(torch.uint8)] if copy.nbytes else [head]:
+            tensor = part.to(self.device)
+            try:
+                work = dist.isend(tensor, group=group, group_dst=dst, tag=tag)
+            except RuntimeError as error:
+                self._explain("send", dst)
+                raise peer_error("send", self.rank, dst, error) from error
+            self._sends.append((work, tensor))
+        while self._sends and self._sends[0][0].is_completed():
+            self._sends.popleft()
+        return SENT
+
+    def irecv(self, src: int, *, channel: int = 0, buffer: NDArray | None = None) -> Receive:
+        return Receive(self, src, self.rank, channel, buffer)
+
+    def want(self, receive: Receive) -> None:
+        """Keep a receive until somebody waits for it: the time allowed is then the group's."""
+        src, channel = receive.src, receive.channel
+        with self._lock:
+            self._wanted.setdefault((src, channel), deque()).append(receive)
+            self._takes.setdefault((src, self._way(src, self.rank, channel)[1]), threading.Lock())
+
+    def take_in(self, src: int) -> None:
+        """Do nothing: torch cannot tell what is on the way."""
+
+    def wait(self, receive: Receive, timeout_s: float | None) -> None:
+        """Receive in order of posting until `receive` has its message."""
+        src, line = receive.src, (receive.src, receive.channel)
+        tag = self._way(src, self.rank, receive.channel)[1]
+        with self._takes[src, tag]:  # another thread may wait for another rank meanwhile
+            while not receive.done:
+                if arrived := self._arrived.get(line):
+                    self._wanted[line].popleft().accept(*arrived.popleft())
+                else:
+                    channel, message = self._take(*line)
+                    self._arrived.setdefault((src, channel), deque()).append(message)
+
+    def _take(self, src: int, channel: int) -> tuple[int, Message]:
+        """Return the next message on the way that this channel goes, and its own channel."""
+        head = torch.empty(HEAD, dtype=torch.uint8, device=self.device)
+        self._recv(head, src, channel)
+        header, description, channel, kind = unpack_head(head.cpu().numpy())
+        dtype, shape = parse(description)
+        n_bytes = math.prod(shape) * dtype.itemsize
+        raw = torch.empty(n_bytes, dtype=torch.uint8, device=self.device)
+        if n_bytes:
+            self._recv(raw, src, channel)
+        if kind == TENSOR:
+            return channel, (DeviceArray(raw.view(torch_dtype(dtype)).view(shape)), header)
+        return channel, (raw.cpu().numpy().view(dtype).reshape(shape), header)
+
+    def _recv(self, tensor: torch.Tensor, src: int, channel: int) -> None:
+        """Receive bytes into `tensor`.
+
+        Raises:
+            RankLost: the connection to `src` is gone, or a rank has failed.
+            RankTimeout: nothing came for as long as the group allows.
+        """
+        group, tag = self._way(src, self.rank, channel)
+        try:
+            self._wait(dist.irecv(tensor, group=group, group_src=src, tag=tag), src)
+        except RuntimeError as error:
+            self._explain("recv", src)  # it may have closed the connection because of another
+            raise peer_error("recv", self.rank, src, error) from error
+
+    def close(self) -> None:
+        """Wait until all is sent; the group belongs to whoever made it."""
+        while self._sends:
+            self._sends.popleft()[0].wait()
+
+
+class C10dTransport(C10dEnd):
+    """One rank's end of a torch process group, for arrays in main memory.
 
     `group` is one that can send bytes between CPUs, such as gloo; None is the default group. All
     its ranks make their ends at the same time.
     """
 
     def __init__(self, group: Any = None) -> None:
+        super().__init__(group, torch.device("cpu"))
         self._group = group
-        self.rank: int = dist.get_rank(group)
-        self.size: int = dist.get_world_size(group)
         self._watch = Watch(group, self.rank)
-        self._wanted: dict[tuple[int, int], deque[C10dReceive]] = {}
-        self._takes: dict[tuple[int, int], threading.Lock] = {}  # one takes from a line at a time
-        self._to_self: dict[int, deque[tuple[NDArray, bytes]]] = {}
-        self._lock = threading.Lock()
-        self._sends: deque[C10dSend] = deque()  # torch wants the copies alive until they are out
 
-    def isend(
-        self, array: NDArray, dst: int, *, channel: int = 0, header: bytes = b""
-    ) -> "C10dSend":
-        copy = np.ascontiguousarray(array).reshape(array.shape).copy()
-        if dst == self.rank:
-            self._to_self.setdefault(channel, deque()).append((copy, header))
-            return C10dSend([], [])
-        tensors = [torch.from_numpy(pack_head(copy, header))]
-        if copy.nbytes:
-            tensors.append(torch.from_numpy(copy.reshape(-1).view(np.uint8)))
-        tag = channel % MOST_TAGS
-        try:
-            works = [dist.isend(t, group=self._group, group_dst=dst, tag=tag) for t in tensors]
-        except RuntimeError as error:
-            self._watch.look("send", dst)  # as in `_recv`
-            raise peer_error("send", self.rank, dst, error) from error
-        send = C10dSend(works, tensors)
-        while self._sends and self._sends[0].test():
-            self._sends.popleft()
-        self._sends.append(send)
-        return send
+    def _way(self, src: int, dst: int, channel: int) -> tuple[Any, int]:
+        return self._group, channel % MOST_TAGS
 
-    def irecv(self, src: int, *, channel: int = 0, buffer: NDArray | None = None) -> "C10dReceive":
-        receive = C10dReceive(self, src, channel)
-        with self._lock:
-            self._wanted.setdefault((src, channel), deque()).append(receive)
-            self._takes.setdefault((src, channel), threading.Lock())
-        return receive
+    def _wait(self, work: Any, src: int) -> None:
+        self._watch.wait(work, src)
 
-    def take_until(self, receive: "C10dReceive") -> None:
-        """Receive in order of posting until `receive` has its message."""
-        line = receive.src, receive.channel
-        with self._takes[line]:  # another thread may wait for another rank meanwhile
-            receives = self._wanted[line]
-            while not receive.done:
-                receives.popleft().accept(*self._take(receive.src, receive.channel))
-
-    def _take(self, src: int, channel: int) -> tuple[NDArray, bytes]:
-        if src == self.rank:
-            return self._to_self[channel].popleft()
-        head = np.empty(HEAD, np.uint8)
-        tag = channel % MOST_TAGS
-        self._recv(head, src, tag)
-        header, description, _, _ = unpack_head(head)
-        dtype, shape = parse(description)
-        array = np.empty(shape, dtype)
-        if array.nbytes:
-            self._recv(array.reshape(-1).view(np.uint8), src, tag)
-        return array, header
-
-    def _recv(self, buffer: NDArray, src: int, tag: int) -> None:
-        """Receive bytes into `buffer`.
-
-        Raises:
-            RankLost: the connection to `src` is gone, or a rank has failed.
-            RankTimeout: nothing came for as long as the group allows.
-        """
-        try:
-            tensor = torch.from_numpy(buffer)
-            self._watch.wait(dist.irecv(tensor, group=self._group, group_src=src, tag=tag), src)
-        except RuntimeError as error:
-            self._watch.look("recv", src)  # it may have closed the connection because of another
-            raise peer_error("recv", self.rank, src, error) from error
+    def _explain(self, operation: str, peer: int) -> None:
+        self._watch.look(operation, peer)
 
     def tell_failure(self, error: BaseException) -> None:
         """Tell the others that this rank's collective has raised."""
@@ -124,11 +175,6 @@ class C10dTransport(Transport):
 
     def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
         return np.empty(shape, dtype)
-
-    def close(self) -> None:
-        """Wait until all is sent; the group belongs to whoever made it."""
-        while self._sends:
-            self._sends.popleft().finish()
 
 
 def peer_error(operation: str, rank: int, peer: int, error: RuntimeError) -> RankLost | RankTimeout:
@@ -148,7 +194,7 @@ def peer_error(operation: str, rank: int, peer: int, error: RuntimeError) -> Ran
 
 
 def pack_head(array: Any, header: bytes, channel: int = 0, kind: int = 0) -> NDArray:
-    """Return the first message: who needs them puts channel and kind of array into it too."""
+    """Return the first message; channel and kind of array are in it for ways without tags."""
     description = describe(array.dtype, array.shape)
     header = header[: HEAD - FIXED - len(description)]
     head = np.zeros(HEAD, np.uint8)
@@ -163,53 +209,6 @@ def unpack_head(head: NDArray) -> tuple[bytes, bytes, int, int]:
     n_header, n_description, channel, kind = (int(n) for n in head[:FIXED].view(np.int64))
     text = head[FIXED : FIXED + n_header + n_description].tobytes()
     return text[:n_header], text[n_header:], channel, kind
-
-
-class C10dSend:
-    """A send under way; it keeps its copy alive."""
-
-    header = b""
-
-    def __init__(self, works: list[Any], tensors: list[torch.Tensor]) -> None:
-        self._works = works
-        self._tensors = tensors
-
-    def wait(self, timeout_s: float | None = None) -> None:
-        """Return at once: the copy is on its way, and the group completes it."""
-
-    def finish(self) -> None:
-        """Wait until it is out."""
-        for work in self._works:
-            work.wait()
-
-    def test(self) -> bool:
-        """Return whether it is out."""
-        return all(work.is_completed() for work in self._works)
-
-
-class C10dReceive:
-    """A receive, before and after its message came."""
-
-    def __init__(self, transport: Any, src: int, channel: int) -> None:
-        self.src, self.channel = src, channel
-        self.header = b""
-        self.done = False
-        self._transport = transport
-        self._array: Any = None
-
-    def accept(self, array: Any, header: bytes) -> None:
-        """Take the message."""
-        self._array, self.header, self.done = array, header, True
-
-    def wait(self, timeout_s: float | None = None) -> Any:
-        """Return the array; the time allowed is the group's."""
-        if not self.done:
-            self._transport.take_until(self)
-        return self._array
-
-    def test(self) -> bool:
-        """Return whether it has been received; torch cannot tell what is on the way."""
-        return self.done
 
 
 LOOK_S = 0.2  # between two looks at the store, while something is waited for

@@ -12,14 +12,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ddp_lab.errors import OutOfSharedMemory, RankLost
-from ddp_lab.transport.base import SENT, NDArray, Sent, Shape
-from ddp_lab.transport.board import deadlock, inspect, is_alone, report_of, sentence, silent
+from ddp_lab.transport.base import SENT, NDArray, Receive, Sent, Shape
+from ddp_lab.transport.board import deadlock, entries, inspect, is_alone, sentence, silent
 from ddp_lab.transport.header import call_site
 from ddp_lab.transport.shm.board import ShmBoard
 from ddp_lab.transport.shm.rendezvous import SharedRendezvous
@@ -79,9 +78,9 @@ class ShmTransport:
                 watch.close()
         return SENT
 
-    def irecv(self, src: int, *, channel: int = 0, buffer: NDArray | None = None) -> "Receive":
+    def irecv(self, src: int, *, channel: int = 0, buffer: NDArray | None = None) -> Receive:
         """Receive the next array from `src`."""
-        return Receive(self._sources[src], channel, buffer)
+        return Receive(self._sources[src], src, self.rank, channel, buffer)
 
     def probe(self, src: int, channel: int) -> bool:
         """Return whether a message of `src` on this channel waits for a receive."""
@@ -189,7 +188,7 @@ class Watch:
         self._peers_wait = board.wait_number(self._peer)
         circle = sorted(board.circle(rank))
         if circle and circle[0] == rank:
-            raise deadlock(board, rank, self._peer, report_of(board, circle))
+            raise deadlock(board, rank, self._peer, sentence(entries(board, circle)))
         if self._transport.waits is not None:
             self._look_beyond(self._transport.waits)
 
@@ -198,7 +197,7 @@ class Watch:
         transport = self._transport
         board, rank, numbers = transport.board, transport.rank, transport.numbers
         shown = replace(board.read(rank), waits_for=numbers[self._peer])
-        words = sentence([(numbers[rank], shown)]).removesuffix(".")
+        words = sentence({numbers[rank]: shown}).removesuffix(".")
         circle = waits.close(numbers[rank], words, parse(self._peers_chain))
         if circle and numbers[rank] == min(circle)[0]:
             raise deadlock(board, rank, self._peer, report_of_circle(circle))
@@ -221,7 +220,7 @@ class Source:
         self._arrived: dict[int, deque[tuple[NDArray, bytes]]] = {}
         self._wanted: dict[int, deque[Receive]] = {}
 
-    def want(self, receive: "Receive") -> None:
+    def want(self, receive: Receive) -> None:
         """Queue a receive; it gets a message that is here already."""
         with self._lock:
             arrived = self._arrived.get(receive.channel)
@@ -239,6 +238,10 @@ class Source:
                 self._hand_out(record)
                 self._ring.release(record)
             return self._ring.consumed()  # a message may have come since the last look
+
+    def take_in(self, src: int) -> None:
+        """Hand out all messages that have come."""
+        self.read()
 
     def has(self, channel: int) -> bool:
         """Return whether a message is there that nobody asked for yet."""
@@ -259,7 +262,7 @@ class Source:
         else:
             receive.accept(target, record.header)
 
-    def wait(self, receive: "Receive", timeout_s: float | None) -> None:
+    def wait(self, receive: Receive, timeout_s: float | None) -> None:
         """Block until `receive` has its message."""
         position = self.read()
         if receive.done:
@@ -283,33 +286,3 @@ class Source:
             if self._ring.position() > position:  # its last message was on the way
                 return True
             raise
-
-
-class Receive:
-    """A receive, before and after its message came."""
-
-    def __init__(self, source: Source, channel: int, buffer: NDArray | None) -> None:
-        self.channel = channel
-        self.buffer = buffer
-        self.header = b""
-        self.done = False
-        self._source = source
-        self._array: Any = None
-        source.want(self)
-
-    def accept(self, array: NDArray, header: bytes) -> None:
-        """Take the message, which may lie in the buffer already."""
-        self._array, self.header = array, header
-        self.done = True
-
-    def wait(self, timeout_s: float | None = None) -> Any:
-        """Return the array."""
-        if not self.done:
-            self._source.wait(self, timeout_s)
-        return self._array
-
-    def test(self) -> bool:
-        """Return whether the message has come."""
-        if not self.done:
-            self._source.read()
-        return self.done

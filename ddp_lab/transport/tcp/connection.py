@@ -2,7 +2,7 @@
 
     frame: bytes of header, of description and of array; channel; then these three
 
-May import: NumPy, base, description, local_board, tcp, threads.
+May import: NumPy, base, description, local_board, tcp.
 """
 
 import contextlib
@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ddp_lab.transport.base import NDArray
+from ddp_lab.transport.base import NDArray, Receive
 from ddp_lab.transport.description import parse
 from ddp_lab.transport.tcp.local_board import hear
 
 if TYPE_CHECKING:
     from ddp_lab.transport.tcp.tcp import TcpWorld
-    from ddp_lab.transport.threads import Receive
 
 FRAME = struct.Struct("<4q")
 INBOX_BYTES = 64 * 1024
@@ -200,13 +199,13 @@ class Connection:
         return False
 
     def _hand_on(
-        self, receive: "Receive | None", channel: int, array: NDArray, header: bytes
+        self, receive: Receive | None, channel: int, array: NDArray, header: bytes
     ) -> None:
         """Give a message to the receive that has claimed it, or to the first that asks for it."""
         if receive is None:
             self._world.post(self.peer, self._rank, channel, array, header)
         else:
-            receive.accept(array, header, None)
+            receive.accept(array, header)
             self._world.wake(self._rank)
 
     def _end(self, words: str) -> None:
@@ -231,7 +230,7 @@ class Connection:
         self.link.close()
 
 
-def _destination(receive: "Receive | None", dtype: Any, shape: tuple[int, ...]) -> NDArray:
+def _destination(receive: Receive | None, dtype: Any, shape: tuple[int, ...]) -> NDArray:
     """Return where a message goes: the buffer that waits for it, if it fits."""
     buffer = None if receive is None else receive.buffer
     if (

@@ -15,6 +15,7 @@ from ddp_lab.transport.board import (
     Board,
     Entry,
     MemoryBoard,
+    entries,
     first_cause,
     first_failure,
 )
@@ -68,7 +69,7 @@ def goodbye(board: Board) -> bytes:
     if isinstance(board, LocalBoard):
         first = board.first_to_fail()
     else:
-        failure = first_failure((rank, board.read(rank)) for rank in range(board.size))
+        failure = first_failure(entries(board))
         first = f"{failure[0]} {failure[1]}" if failure else ""
     return last_words() + b"\n" + first.encode()[:LONGEST]
 

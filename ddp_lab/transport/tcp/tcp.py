@@ -6,19 +6,28 @@ move. What comes while nobody waits is read by one thread a rank, so a send neve
 receiver's program and sending first never blocks.
 
 A rank that leaves says so, and why, in a last frame whose header holds the reason; this also
-happens when the interpreter ends. A host that is gone says nothing: `silence` notices.
+happens when the interpreter ends.
+
+A host that is gone says nothing. The systems of two hosts ask and answer each other on an idle
+connection, so a process that is stopped, or busy with something else, is not taken for a host that
+is gone. Only Linux tells when it heard last; elsewhere the system's own limits end the connection,
+later.
+
+Source: RFC 9293, section 3.8.4; Linux's tcp(7), TCP_INFO.
 """
 
 import atexit
 import contextlib
 import socket
+import struct
+import sys
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 from ddp_lab.errors import RankLost
-from ddp_lab.transport.base import SENT, NDArray, Sent
+from ddp_lab.transport.base import SENT, NDArray, Receive, Sent
 from ddp_lab.transport.board import (
     FAILED,
     NOBODY,
@@ -35,13 +44,15 @@ from ddp_lab.transport.header import call_site
 from ddp_lab.transport.tcp.circles import Waits, report_of_circle
 from ddp_lab.transport.tcp.connection import FRAME, READ_S, Connection, readable
 from ddp_lab.transport.tcp.local_board import LocalBoard, goodbye
-from ddp_lab.transport.tcp.silence import keep_alive, seconds_of_silence
-from ddp_lab.transport.threads import LOOK_S, Receive, ThreadTransport, ThreadWorld, take_first
+from ddp_lab.transport.threads import LOOK_S, ThreadTransport, ThreadWorld, take_first
 
 RETURN_S = 0.005  # for so long what comes is left to those who have waited before
 WATCH_S = 1.0  # between two looks at how long each peer has been silent
 HEARTBEAT_S = 8.0  # a host that is silent for so long is gone
 DRAIN_LOOKS = 100  # two seconds: a child of a dead peer may keep its connection open
+ASK_S = 2  # idle for so long: ask, and ask again as often
+LAST_HEARD = struct.Struct("=2I")  # milliseconds since data and since an acknowledgement
+LAST_HEARD_AT = 52  # in the kernel's `struct tcp_info`
 
 
 class TcpWorld(ThreadWorld):
@@ -107,7 +118,7 @@ class TcpWorld(ThreadWorld):
         number, numbers = self.numbers[rank], self.numbers
         # the board shows the wait of one thread
         shown = replace(board.read(rank), waits_for=numbers[receive.src], waits_at=call_site())
-        words = sentence([(number, shown)]).removesuffix(".")
+        words = sentence({number: shown}).removesuffix(".")
         peer = self.connections.get(receive.src)
         have_come = lambda: any(other.test() for other in receives)  # noqa: E731
         circle = self.waits.circle(number, peer, words, have_come)
@@ -240,3 +251,25 @@ class TcpTransport(ThreadTransport):
         for connection in self._connections.values():
             connection.close(words)
         self.waits.forget(self._connections.values())
+
+
+def keep_alive(link: socket.socket) -> None:
+    """Have the system ask the other host for a sign of life while the connection is idle."""
+    if link.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL"):
+        if hasattr(socket, name):
+            link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), ASK_S)
+
+
+def seconds_of_silence(link: socket.socket) -> float:
+    """Return for how long the other host has sent nothing, 0 where the system does not say."""
+    if sys.platform != "linux" or link.family not in (socket.AF_INET, socket.AF_INET6):
+        return 0.0
+    try:
+        info = link.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LAST_HEARD_AT + LAST_HEARD.size)
+    except OSError:  # closed meanwhile
+        return 0.0
+    data_ms, acknowledged_ms = LAST_HEARD.unpack_from(info, LAST_HEARD_AT)
+    return float(min(data_ms, acknowledged_ms)) / 1000
