@@ -12,14 +12,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from autograder.service.running import (
-    data_commands,
-    marking_commands,
-    people_commands,
-    staff_commands,
-)
+from autograder.printable import printable
+from autograder.service.errors import StartError
+from autograder.service.running import data_commands, people_commands, staff_commands
 from autograder.service.running.commands import (
     Subparsers,
+    asking,
     command,
     connection,
     read_file,
@@ -39,38 +37,28 @@ def add_commands(subparsers: Subparsers) -> None:
     _add_start(subparsers)
     _add_serve(subparsers)
     data_commands.add_commands(subparsers)
-    enroll = command(subparsers, "enroll", _enroll, "enrol a learner and print their token")
+    enroll = asking(subparsers, "enroll", _enroll, "enrol a learner and print their token")
     enroll.add_argument("name", metavar="NAME", help="the learner's name or login")
     enroll.add_argument("--renew", action="store_true", help="replace the token of one enrolled")
-    submit = command(subparsers, "submit", _submit, "hand in a notebook; prints its number")
+    submit = asking(subparsers, "submit", _submit, "hand in a notebook; prints its number")
     submit.add_argument("lab", metavar="LAB", help="the lab's name, with or without its number")
     submit.add_argument("notebook", metavar="NOTEBOOK", type=Path)
-    status = command(subparsers, "status", _show_status, "show the state and grade of a submission")
+    status = asking(subparsers, "status", _show_status, "show the state and grade of a submission")
     status.add_argument("id", metavar="ID")
-    standing = command(subparsers, "standing", _print_standing, "say how you stand in every lab")
+    standing = asking(subparsers, "standing", _print_standing, "say how you stand in every lab")
     standing.add_argument("--calendar", type=Path, metavar="FILE", help="write your dates, .ics")
-    export = command(subparsers, "export", _export, "write the gradebook for another program")
-    add = export.add_argument
+    says = "write the gradebook for another program"
+    add = asking(subparsers, "export", _export, says, "--course", "--lab").add_argument
     add("--format", choices=FORMATS, default="csv", help="default: csv")
     add("-o", "--output", type=Path, metavar="FILE", help="instead of printing it")
     add("--data", type=Path, metavar="DIR", help="read this directory, no server")
-    add("--course", metavar="NAME", default="", help="with --data: one of several courses there")
-    add("--lab", metavar="LAB", default="", help="this lab alone")
     add("--template", type=Path, metavar="FILE", help="what the platform exported, to be filled in")
-    staffs = _add_daily(subparsers)
-    for commands in (people_commands, marking_commands, staff_commands):
-        staffs += commands.add_commands(subparsers)
-    for parser in (enroll, submit, status, standing, export, *staffs):
-        parser.add_argument("--server", metavar="URL", help="default: $AUTOGRADER_SERVER")
-        parser.add_argument("--token", metavar="T", help="default: $AUTOGRADER_TOKEN")
-
-
-def _add_daily(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
-    requests = command(subparsers, "requests", _list_open, "list the re-grade requests that wait")
-    requests.add_argument("--lab", metavar="LAB", default="", help="this lab alone")
+    says = "list the re-grade requests that wait"
+    requests = asking(subparsers, "requests", _list_open, says, "--lab")
     requests.add_argument("--answered", action="store_true", help="those that were answered")
-    today = command(subparsers, "today", _print_today, "say what waits for staff, and what is due")
-    return [requests, today]
+    asking(subparsers, "today", _print_today, "say what waits for staff, and what is due")
+    people_commands.add_commands(subparsers)
+    staff_commands.add_commands(subparsers)
 
 
 def _add_start(subparsers: Subparsers) -> None:
@@ -160,8 +148,6 @@ def _serve(arguments: argparse.Namespace) -> None:
 
 
 def _read_secret(path: Path | None) -> str:
-    from autograder.service.errors import StartError
-
     try:
         text = "" if path is None else path.read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
@@ -292,8 +278,6 @@ def _print_today(arguments: argparse.Namespace) -> None:
 
 
 def _list_open(arguments: argparse.Namespace) -> None:
-    from autograder.printable import printable
-
     server = connection(arguments)
     for r in server.requests(lab=arguments.lab, answered=arguments.answered):
         where = f"submission {r['submission_id']}: {r['question']}: {r['learner']}"

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
+
+from autograder.service.errors import ServerError
 
 if TYPE_CHECKING:
     from autograder.service.client import Connection
@@ -15,10 +17,36 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Command = Callable[[argparse.Namespace], int | None]  # an exit status; None is 0
 
 
-def command(subparsers: Subparsers, name: str, run: Command, says: str) -> argparse.ArgumentParser:
-    """Return the parser of a command that `run` carries out."""
+# Arguments that several commands take.
+_SHARED: dict[str, dict[str, Any]] = {
+    "file": {"metavar": "FILE", "type": Path},
+    "lab": {"metavar": "LAB"},
+    "login": {"metavar": "LOGIN"},
+    "question": {"metavar": "QUESTION"},
+    "--course": {"metavar": "NAME", "default": "", "help": "with --data: one of several courses"},
+    "--dry-run": {"action": "store_true", "help": "only say what would change"},
+    "--lab": {"metavar": "LAB", "default": "", "help": "this lab alone"},
+}
+
+
+def command(
+    subparsers: Subparsers, name: str, run: Command, says: str, *shared: str
+) -> argparse.ArgumentParser:
+    """Return the parser of a command that `run` carries out, with these of the shared arguments."""
     parser = subparsers.add_parser(name, help=says, description=says[0].upper() + says[1:] + ".")
     parser.set_defaults(run=run)
+    for argument in shared:
+        parser.add_argument(argument, **_SHARED[argument])
+    return parser
+
+
+def asking(
+    subparsers: Subparsers, name: str, run: Command, says: str, *shared: str
+) -> argparse.ArgumentParser:
+    """Return the parser of a command that asks a server; see `command`."""
+    parser = command(subparsers, name, run, says, *shared)
+    parser.add_argument("--server", metavar="URL", help="default: $AUTOGRADER_SERVER")
+    parser.add_argument("--token", metavar="T", help="default: $AUTOGRADER_TOKEN")
     return parser
 
 
@@ -53,8 +81,6 @@ def read_file(path: Path, what: str) -> bytes:
     Raises:
         ServerError: there is no such file, or it cannot be read.
     """
-    from autograder.service.errors import ServerError
-
     try:
         return path.read_bytes()
     except OSError as error:
@@ -85,8 +111,6 @@ def require_data(arguments: argparse.Namespace) -> None:
     Raises:
         ServerError: it has one.
     """
-    from autograder.service.errors import ServerError
-
     if arguments.course and arguments.data is None:
         address = f"--server URL/courses/{arguments.course}"
         raise ServerError(f"{arguments.command}: --course needs --data. Of a server say {address}.")

@@ -1,40 +1,41 @@
 """Commands about what a server keeps, which work on its directory and database themselves."""
 
 import argparse
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
+from autograder.service.errors import Refused, StartError
 from autograder.service.running.commands import Subparsers, command, group, write_atomically
 
 
 def add_commands(subparsers: Subparsers) -> None:
     """Add the commands; none asks a server."""
-    several = _add_courses(subparsers)
-    migrate = command(subparsers, "migrate", _migrate, "bring every database up to date")
-    backup = command(subparsers, "backup", _backup, "write all courses to a file, while they run")
-    restore = command(subparsers, "restore", _restore, "put a backup into an empty directory")
-    person = command(subparsers, "person", _person, "give or remove all that is kept of a learner")
-    person.add_argument("login", metavar="LOGIN")
-    person.add_argument("-o", "--output", type=Path, metavar="FILE", help="write a copy there")
-    person.add_argument("--remove", action="store_true", help="remove the learner and their work")
-    for parser in (backup, restore):
-        parser.add_argument("file", metavar="FILE", type=Path)
-    person.add_argument("--course", metavar="NAME", default="", help="one of several courses")
-    for parser in (migrate, backup, restore, person, *several):
+
+    def kept(subparsers: Subparsers, name: str, *how: Any) -> argparse.ArgumentParser:
+        parser = command(subparsers, name, *how)
         parser.add_argument("--data", type=Path, metavar="DIR", required=True, help="of the server")
         parser.add_argument("--database", metavar="URL", default="", help="default: SQLite in DIR")
+        return parser
 
-
-def _add_courses(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     actions = group(subparsers, "courses", "several courses on one server")
-    shown = command(actions, "list", _list_courses, "say which there are beside the one at /")
-    add = command(actions, "add", _add_course, "add one at /courses/NAME")
+    kept(actions, "list", _list_courses, "say which there are beside the one at /")
+    add = kept(actions, "add", _add_course, "add one at /courses/NAME")
     add.add_argument("--title", metavar="T", default="", help="default: NAME")
     add.add_argument("--labs", metavar="DIR", type=Path, help="default: those of the server")
     add.add_argument("--lti", metavar="FILE", type=Path, help="the platforms that launch it")
-    remove = command(actions, "remove", _remove_course, "let the server forget one; it is kept")
+    remove = kept(actions, "remove", _remove_course, "let the server forget one; it is kept")
     for parser in (add, remove):
         parser.add_argument("name", metavar="NAME")
-    return [shown, add, remove]
+    kept(subparsers, "migrate", _migrate, "bring every database up to date")
+    kept(subparsers, "backup", _backup, "write all courses to a file, while they run", "file")
+    kept(subparsers, "restore", _restore, "put a backup into an empty directory", "file")
+    person = kept(
+        subparsers, "person", _person, "give or remove all that is kept of a learner", "login"
+    )
+    person.add_argument("-o", "--output", type=Path, metavar="FILE", help="write a copy there")
+    person.add_argument("--remove", action="store_true", help="remove the learner and their work")
+    person.add_argument("--course", metavar="NAME", default="", help="one of several courses")
 
 
 def _list_courses(arguments: argparse.Namespace) -> None:
@@ -46,9 +47,6 @@ def _list_courses(arguments: argparse.Namespace) -> None:
 
 
 def _add_course(arguments: argparse.Namespace) -> None:
-    from contextlib import closing
-
-    from autograder.service.errors import StartError
     from autograder.service.grading.catalog import LabCatalog
     from autograder.service.records.store import Store, sqlite_url
     from autograder.service.running import courses
@@ -101,7 +99,6 @@ def _restore(arguments: argparse.Namespace) -> None:
 
 
 def _person(arguments: argparse.Namespace) -> None:
-    from autograder.service.errors import Refused, StartError
     from autograder.service.records import personal_data
     from autograder.service.running import courses
 

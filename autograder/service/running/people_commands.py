@@ -4,9 +4,11 @@ import argparse
 import sys
 from pathlib import Path
 
+from autograder.printable import printable
+from autograder.service.errors import Refused, ServerError, StartError
 from autograder.service.running.commands import (
     Subparsers,
-    command,
+    asking,
     connection,
     group,
     read_file,
@@ -16,48 +18,33 @@ from autograder.service.running.commands import (
 from autograder.service.settings import Settings
 
 
-def add_commands(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
-    """Add the commands; return those that ask a server."""
-    tokens = command(subparsers, "tokens", _make_tokens, "give all learners a token, in a CSV")
+def add_commands(subparsers: Subparsers) -> None:
+    """Add the commands, all of which ask a server."""
+    tokens = asking(subparsers, "tokens", _make_tokens, "give all learners a token, in a CSV")
     tokens.add_argument("-o", "--output", type=Path, metavar="FILE", required=True)
     tokens.add_argument("--section", metavar="NAME", default="", help="this section alone")
     tokens.add_argument("--renew", action="store_true", help="those too who have one: it ends")
     tokens.add_argument("--links", action="store_true", help="links that log in once, instead")
-    return [tokens, *_add_roster(subparsers), _add_staff(subparsers)]
-
-
-def _add_roster(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     actions = group(subparsers, "roster", "take over who takes the course")
-    parser = command(actions, "import", _import_roster, "take over a CSV: login,name,email,...")
-    parser.add_argument("file", metavar="FILE", type=Path)
-    parser.add_argument("--dry-run", action="store_true", help="only say what would change")
-    platform = command(actions, "platform", _import_roster, "take over a platform's people (LTI)")
-    platform.set_defaults(file=None)
-    platform.add_argument("--dry-run", action="store_true", help="only say what would change")
-    remove = command(actions, "remove", _change_roster, "let somebody leave; their work stays")
-    time = command(actions, "time", _change_roster, "give a learner a factor on all labs' time")
-    for other in (remove, time):
-        other.add_argument("login", metavar="LOGIN")
-    remove.set_defaults(factor=None)
+    says = "take over a CSV: login,name,email,..."
+    asking(actions, "import", _import_roster, says, "file", "--dry-run")
+    says = "take over a platform's people (LTI)"
+    asking(actions, "platform", _import_roster, says, "--dry-run").set_defaults(file=None)
+    says = "let somebody leave; their work stays"
+    asking(actions, "remove", _change_roster, says, "login").set_defaults(factor=None)
+    says = "give a learner a factor on all labs' time"
+    time = asking(actions, "time", _change_roster, says, "login")
     time.add_argument("factor", metavar="FACTOR", type=float)
-    return [parser, platform, remove, time]
-
-
-def _add_staff(subparsers: Subparsers) -> argparse.ArgumentParser:
     actions = group(subparsers, "staff", "add somebody who runs the course")
-    parser = command(actions, "add", _add_to_staff, "add a member of staff and print their token")
-    parser.add_argument("login", metavar="LOGIN")
-    parser.add_argument("--role", choices=("instructor", "assistant"), required=True)
-    parser.add_argument("--renew", action="store_true", help="replace the token of one added")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="write here, without a server")
-    says = "with --data: one of several courses there"
-    parser.add_argument("--course", metavar="NAME", default="", help=says)
-    return parser
+    says = "add a member of staff and print their token"
+    staff = asking(actions, "add", _add_to_staff, says, "login", "--course")
+    staff.add_argument("--role", choices=("instructor", "assistant"), required=True)
+    staff.add_argument("--renew", action="store_true", help="replace the token of one added")
+    staff.add_argument("--data", type=Path, metavar="DIR", help="write here, without a server")
 
 
 def _make_tokens(arguments: argparse.Namespace) -> None:
     """Write the tokens to a file that its owner alone can read."""
-    from autograder.service.errors import ServerError
     from autograder.service.reports.exports import csv_lines
 
     kind, path = "link" if arguments.links else "token", arguments.output
@@ -80,8 +67,6 @@ def _make_tokens(arguments: argparse.Namespace) -> None:
 
 def _import_roster(arguments: argparse.Namespace) -> int:
     """Take over a roster; the exit code is 1 where some lines could not be taken."""
-    from autograder.printable import printable
-
     data = None if arguments.file is None else read_file(arguments.file, "roster")
     changes = connection(arguments).roster(data, dry_run=arguments.dry_run)
     counts = ", ".join(f"{changes[x]} {x}" for x in ("added", "changed", "unchanged", "removed"))
@@ -117,7 +102,6 @@ def _add_to_staff(arguments: argparse.Namespace) -> None:
 
 
 def _add_staff_here(data: Path, course: str, asked: dict[str, str]) -> str:
-    from autograder.service.errors import Refused, StartError
     from autograder.service.records.roster.enrolment import enroll
     from autograder.service.running import courses
 

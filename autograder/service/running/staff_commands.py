@@ -1,42 +1,47 @@
-"""Commands about a course: dates, grades of whole labs and of the course, announcements."""
+"""Commands about a course: who marks what, dates, grades, announcements."""
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import Any
 
-from autograder.service.running.commands import Subparsers, command, connection, group, read_file
+from autograder.printable import printable
+from autograder.service.errors import ServerError
+from autograder.service.running.commands import (
+    Subparsers,
+    asking,
+    connection,
+    group,
+    read_file,
+    whole,
+)
 
 
-def add_commands(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
-    """Add the commands; return those that ask a server."""
+def add_commands(subparsers: Subparsers) -> None:
+    """Add the commands, all of which ask a server."""
+    _add_marking(subparsers)
     actions = group(subparsers, "teams", "who works with whom on a lab, in a CSV")
-    show = command(actions, "show", _print_teams, "print them")
-    put = command(actions, "set", _set_teams, "let people be in the teams that a CSV says")
-    for parser in (show, put):
-        parser.add_argument("lab", metavar="LAB")
-    put.add_argument("file", metavar="FILE", type=Path)
-    put.add_argument("--dry-run", action="store_true", help="only say what would change")
-    numbers = command(subparsers, "numbers", _print_numbers, "print how a lab went, a CSV")
-    numbers.add_argument("lab", metavar="LAB")
-    others = (*_add_schedule(subparsers), *_add_announcements(subparsers), *_add_term(subparsers))
-    return [*_add_grades(subparsers), *others, show, put, numbers]
+    asking(actions, "show", _print_teams, "print them", "lab")
+    says = "let people be in the teams that a CSV says"
+    asking(actions, "set", _set_teams, says, "lab", "file", "--dry-run")
+    asking(subparsers, "numbers", _print_numbers, "print how a lab went, a CSV", "lab")
+    _add_schedule(subparsers)
+    _add_announcements(subparsers)
+    _add_term(subparsers)
+    _add_grades(subparsers)
 
 
-def _add_schedule(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
+def _add_schedule(subparsers: Subparsers) -> None:
     actions = group(subparsers, "schedule", "the dates of all labs, in one CSV")
-    show = command(actions, "show", _print_schedule, "print it")
-    put = command(actions, "set", _change_schedule, "let the dates of a CSV hold")
-    shift = command(actions, "shift", _change_schedule, "move all dates by weeks")
-    hold = command(actions, "hold", _change_schedule, "hold a lab's grades back from learners")
-    release = command(actions, "release", _change_schedule, "release the grades of a lab")
-    for parser in (hold, release):
-        parser.add_argument("lab", metavar="LAB")
-    put.add_argument("file", metavar="FILE", type=Path)
+    asking(actions, "show", _print_schedule, "print it")
+    asking(actions, "set", _change_schedule, "let the dates of a CSV hold", "file", "--dry-run")
+    shift = asking(actions, "shift", _change_schedule, "move all dates by weeks", "--dry-run")
     shift.add_argument("weeks", metavar="WEEKS", type=int)
-    for parser in (put, shift, hold, release):
-        parser.add_argument("--dry-run", action="store_true", help="only say what would change")
-    return [show, put, shift, hold, release]
+    says = "hold a lab's grades back from learners"
+    asking(actions, "hold", _change_schedule, says, "lab", "--dry-run")
+    says = "release the grades of a lab"
+    asking(actions, "release", _change_schedule, says, "lab", "--dry-run")
 
 
 def _print_schedule(arguments: argparse.Namespace) -> None:
@@ -61,10 +66,11 @@ def _change_schedule(arguments: argparse.Namespace) -> None:
     print(f"{labs} {'would change' if dry_run else 'changed'}.")
 
 
-def _add_term(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
+def _add_term(subparsers: Subparsers) -> None:
     actions = group(subparsers, "term", "take the last term's dates, rule and comments over")
-    show = command(actions, "show", _show_term, "print the plan of this course, for the next term")
-    take = command(actions, "import", _import_term, "let a plan, or that of a backup, hold here")
+    asking(actions, "show", _show_term, "print the plan of this course, for the next term")
+    says = "let a plan, or that of a backup, hold here"
+    take = asking(actions, "import", _import_term, says, "--dry-run")
     take.add_argument("file", metavar="ARCHIVE", type=Path, help="a backup, or what `show` printed")
     when = take.add_mutually_exclusive_group(required=True)
     when.add_argument("--start", metavar="DAY", help="on which the first lab opens")
@@ -72,19 +78,14 @@ def _add_term(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     zone = "whose clocks keep their time, such as Europe/Zurich"
     take.add_argument("--zone", metavar="ZONE", required=True, help=zone)
     take.add_argument("--of", metavar="NAME", default="", help="of a backup: its course NAME")
-    take.add_argument("--dry-run", action="store_true", help="only say what would change")
-    return [show, take]
 
 
 def _show_term(arguments: argparse.Namespace) -> None:
-    import json
-
     print(json.dumps(connection(arguments).get("term"), indent=1))
 
 
 def _import_term(arguments: argparse.Namespace) -> int:
     """Take a term over; the exit code is 1 where something had to be left out."""
-    from autograder.printable import printable
     from autograder.service.records.terms.plans import plan_of
 
     body = {"term": plan_of(arguments.file, arguments.of), "zone": arguments.zone}
@@ -121,22 +122,18 @@ def _print_numbers(arguments: argparse.Namespace) -> None:
     print(connection(arguments).text("labs", arguments.lab, "numbers", format="csv"), end="")
 
 
-def _add_announcements(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
+def _add_announcements(subparsers: Subparsers) -> None:
     actions = group(subparsers, "news", "announcements: read them, write them")
-    show = command(actions, "show", _print_announcements, "print them; what is unread has a star")
-    write = command(actions, "write", _announce, "announce what a file says, in Markdown")
-    write.add_argument("file", metavar="FILE", type=Path)
+    asking(actions, "show", _print_announcements, "print them; what is unread has a star")
+    write = asking(actions, "write", _announce, "announce what a file says, in Markdown", "file")
     write.add_argument("--section", metavar="NAME", default="", help="this section alone")
     write.add_argument("--starts", metavar="TIME", help="with its zone; default: now")
     write.add_argument("--ends", metavar="TIME", help="with its zone; default: never")
-    withdraw = command(actions, "withdraw", _withdraw, "remove one")
+    withdraw = asking(actions, "withdraw", _withdraw, "remove one")
     withdraw.add_argument("number", metavar="N", type=int)
-    return [show, write, withdraw]
 
 
 def _print_announcements(arguments: argparse.Namespace) -> None:
-    from autograder.printable import printable
-
     for news in connection(arguments).announcements():
         star = "* " if news["unread"] else ""
         to = f" to {news['section']}" if news["section"] else ""
@@ -146,8 +143,6 @@ def _print_announcements(arguments: argparse.Namespace) -> None:
 
 
 def _announce(arguments: argparse.Namespace) -> None:
-    from autograder.service.errors import ServerError
-
     try:
         text = read_file(arguments.file, "news").decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -163,27 +158,21 @@ def _withdraw(arguments: argparse.Namespace) -> None:
     print(f"announcement {arguments.number} is withdrawn.")
 
 
-def _add_grades(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
+def _add_grades(subparsers: Subparsers) -> None:
     actions = group(subparsers, "grades", "decide about whole labs and the course total")
-    points = command(actions, "set", _decide, "set what a learner has in a lab")
-    excuse = command(actions, "excuse", _decide, "let a lab not count for a learner")
-    reset = command(actions, "reset", _decide, "take back what was decided")
-    for parser in (points, excuse, reset):
-        parser.add_argument("login", metavar="LOGIN")
-        parser.add_argument("lab", metavar="LAB")
+    whose = ("login", "lab")
+    points = asking(actions, "set", _decide, "set what a learner has in a lab", *whose)
+    excuse = asking(actions, "excuse", _decide, "let a lab not count for a learner", *whose)
+    asking(actions, "reset", _decide, "take back what was decided", *whose)
     points.add_argument("points", metavar="POINTS", type=float)
     points.add_argument("--of", type=float, metavar="MOST", help="default: what the lab gives")
     for parser in (points, excuse):
         parser.add_argument("--comment", default="", metavar="TEXT", help="why, for staff")
-    rule = command(
-        actions, "rule", _set_rule, "say how labs make up the course total, or change it"
-    )
-    rule.add_argument("--drop", type=int, metavar="N", help="the N lowest labs do not count")
-    rule.add_argument(
-        "--weight", action="append", metavar="LAB=W", help="may be given several times"
-    )
-    rule.add_argument("--by-points", action="store_true", help="no weights: points are added")
-    return [points, excuse, reset, rule]
+    says = "say how labs make up the course total, or change it"
+    add = asking(actions, "rule", _set_rule, says).add_argument
+    add("--drop", type=int, metavar="N", help="the N lowest labs do not count")
+    add("--weight", action="append", metavar="LAB=W", help="may be given several times")
+    add("--by-points", action="store_true", help="no weights: points are added")
 
 
 def _decide(arguments: argparse.Namespace) -> None:
@@ -202,8 +191,6 @@ def _decide(arguments: argparse.Namespace) -> None:
 
 
 def _set_rule(arguments: argparse.Namespace) -> None:
-    from autograder.service.errors import ServerError
-
     server, changes = connection(arguments), dict[str, Any]()
     if arguments.drop is not None:
         changes["drop_lowest"] = arguments.drop
@@ -219,3 +206,67 @@ def _set_rule(arguments: argparse.Namespace) -> None:
                 raise ServerError(f"rule: --weight: got {text!r}, expected LAB=NUMBER.") from None
     rule = server.send("PUT", "rule", body=changes) if changes else server.get("rule")
     print(rule["words"])
+
+
+def _add_marking(subparsers: Subparsers) -> None:
+    actions = group(subparsers, "marking", "who marks what, and what they agree on")
+    asking(actions, "list", _list_markers, "say what waits, and how far everybody is")
+    assign = asking(actions, "assign", _assign, "let somebody of the staff mark something", "login")
+    for name in ("lab", "question", "section"):
+        assign.add_argument(f"--{name}", metavar="NAME", default="", help=f"this {name} alone")
+    assign.add_argument("--remove", action="store_true", help="no longer")
+    about = ("lab", "question")
+    asking(actions, "groups", _print_groups, "list the answers that are alike and wait", *about)
+    asking(actions, "comments", _print_comments, "list the comments that markers share", *about)
+    sample = asking(actions, "sample", _draw_sample, "say how far two markers differ", *about)
+    says = "put N more answers into it"
+    sample.add_argument("--draw", type=whole(1, 256), metavar="N", help=says)
+
+
+def _list_markers(arguments: argparse.Namespace) -> None:
+    state = connection(arguments).get("grading")
+    for p in state["piles"]:
+        print(f"{p['lab']}: {p['question']}: {p['waiting']} of {p['written']} answers wait")
+    for m in state["markers"]:
+        parts = (", ".join(filter(None, a.values())) for a in m["assigned"])
+        assigned = "; ".join(parts) or "nothing is assigned"
+        waits = f"{m['waiting']} of {m['written']} answers wait, {m['marked']} marked"
+        print(printable(f"{m['login']}: {waits}: {assigned}"))
+
+
+def _assign(arguments: argparse.Namespace) -> None:
+    body = {name: getattr(arguments, name) for name in ("login", "lab", "question", "section")}
+    method = "DELETE" if arguments.remove else "PUT"
+    done = connection(arguments).send(method, "grading", "assignments", body=body)
+    pile = ", ".join(done[name] for name in ("lab", "question", "section") if done[name])
+    print(f"{done['login']} {'no longer marks' if arguments.remove else 'marks'} {pile}.")
+
+
+def _about(arguments: argparse.Namespace, body: Any = None) -> dict[str, Any]:
+    where = ("grading", arguments.lab, arguments.question, arguments.action)
+    server = connection(arguments)
+    return server.get(*where) if body is None else server.send("POST", *where, body=body)
+
+
+def _print_groups(arguments: argparse.Namespace) -> None:
+    for alike in _about(arguments)["groups"]:
+        print(printable(f"{alike['number']} answers: {' '.join(alike['text'].split())[:200]}"))
+
+
+def _print_comments(arguments: argparse.Namespace) -> None:
+    for c in _about(arguments)["comments"]:
+        print(printable(f"{c['uses']} x {c['item'] or 'the whole answer'}: {c['text']}"))
+
+
+def _draw_sample(arguments: argparse.Namespace) -> None:
+    if arguments.draw is not None:
+        drawn = _about(arguments, {"size": arguments.draw})["drawn"]
+        print(f"{drawn} answers drawn.")
+    state = _about(arguments)
+    twice, mean = len(state["pairs"]), state["mean_difference"]
+    difference = "" if mean is None else f", mean absolute difference {mean:g}"
+    print(f"{twice} of {state['sampled']} are marked twice{difference}")
+    for p in state["pairs"]:
+        first = "none" if p["first_points"] is None else f"{p['first_points']:g}"
+        both = f"{p['first_by']} {first}, {p['second_by']} {p['second_points']:g}"
+        print(f"submission {p['submission_id']}: {both}{', decided' if p['decided'] else ''}")
