@@ -140,7 +140,7 @@ def grade(arguments: argparse.Namespace) -> None:
         advice = "What to do: autograder doctor. Help: when_it_does_not_work.html#no-sandbox"
         print(f"grade: {problem}. {advice}", file=sys.stderr)
     if arguments.similarity:
-        from autograder.grading.similarity_reader import alike
+        from autograder.grading.similarity import alike
 
         print("\n".join(alike(lab.directory, [item.path for item in items])))
 

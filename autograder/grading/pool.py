@@ -2,7 +2,7 @@
 
 Who calls: `judges` (submissions on this machine), `cluster` (the same on a worker of Dask),
 `audit.variants` (mutants of a solution), `service.grading` (the judge beside a server) and
-`similarity_reader` (reading answers). What they agree on:
+`similarity` (reading answers). What they agree on:
 
 - A job is a request and its answer, each a line of JSON; nothing else crosses. `autograder.grading.
   line_process` has both ends of the wire.

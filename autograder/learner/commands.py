@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from autograder.authoring.magics import plain_python
-from autograder.authoring.manifest import NOTEBOOK, read_handout
-from autograder.errors import AutograderError, LabError, SubmissionError
+from autograder.authoring.manifest import MANIFEST, NOTEBOOK, read_handout
+from autograder.errors import AutograderError, LabError, SubmissionError, UnknownLab
 from autograder.grading.submission import read
+from autograder.learner.answer_files import FOLDER
 from autograder.learner.earlier import pieces
+from autograder.learner.journal import Journal
 from autograder.learner.practice import find_lab
 from autograder.learner.progress import labs_in, progress, work_folder
-from autograder.learner.reset import reset as begin_anew
 from autograder.learner.running_notebook import ON_COLAB
 
 _ANEW_ON_COLAB = "Keep yours by File, Save a copy in Drive; then open the lab's colab.ipynb anew."
@@ -85,3 +86,40 @@ def _lab(arguments: argparse.Namespace) -> Path:
     """Return the folder of the lab that was named: a path, or a name with or without its number."""
     named = Path(arguments.lab)
     return named if named.is_dir() else find_lab(arguments.lab, _work(arguments))
+
+
+def begin_anew(directory: Path) -> tuple[Path, Path | None]:
+    """Return the fresh notebook in `directory`, and the path to which the old one was moved.
+
+    It is the one in the lab's manifest, as it was handed out. The old one, None where there was
+    none, and answers in files stay beside. What the checks found goes; what was handed in stays.
+
+    Raises:
+        LabError: the folder is a lab's source, or was released without its notebook.
+    """
+    if not (directory / MANIFEST).is_file():
+        if not directory.is_dir():
+            raise UnknownLab(f"reset: {directory}: no such lab. See: autograder progress")
+        problem = f"reset: {directory} is no released lab: it has no {MANIFEST}"
+        raise LabError(f"{problem}. Name a folder in the working folder.")
+    text = read_handout(directory)
+    path, answers = directory / NOTEBOOK, directory / FOLDER
+    backup = None
+    if path.exists():
+        backup = _beside(path)
+        path.rename(backup)
+    if answers.exists():
+        answers.rename(_beside(answers))
+    path.write_text(text, encoding="utf-8")
+    journal = Journal.of(directory)
+    journal.checked.clear()
+    journal.save()
+    return path, backup
+
+
+def _beside(path: Path) -> Path:
+    """Return the first of `lab-before-1.ipynb`, `lab-before-2.ipynb`, ... that is free."""
+    number = 1
+    while (free_path := path.with_name(f"{path.stem}-before-{number}{path.suffix}")).exists():
+        number += 1
+    return free_path

@@ -17,8 +17,7 @@ from urllib.parse import quote
 
 from autograder.errors import AutograderError, UnknownLab
 from autograder.learner.card import BROKEN, SIGNS, UNCHECKED, Card, card, count, count_checks
-from autograder.learner.figures import follow_theme
-from autograder.learner.kernel import follow, one_thread, report_unwritten_answers
+from autograder.learner.kernel import follow, follow_theme, one_thread, report_unwritten_answers
 from autograder.printable import printable
 from autograder.records import Outcome, Question
 

@@ -7,8 +7,8 @@
     outside            host     `Sandbox`, the student that checks see
                        network  the judge as the network between ranks
                        supply   hands out workers: process (one by one), warm (from a zygote)
-                       launch   starts processes; layout says what they see, seccomp, limits,
-                                cgroup and watch what they may do
+                       launch   starts processes; layout says what they see, seccomp, cgroup
+                                and watch what they may do
                        channel  frames and output, never blocking, always bounded
                        doctor   what this machine can do, and what to do about the rest
 

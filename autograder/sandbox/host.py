@@ -18,9 +18,9 @@ from typing import Any, Self
 
 from autograder.errors import LimitReached, NotAttempted, StudentError
 from autograder.records import Failure, Limits, RanksRun, Statement
-from autograder.sandbox import network, pinning, watch, worker_pool
+from autograder.sandbox import network, watch, worker_pool
 from autograder.sandbox.channel import MAX_TEXT, NOTHING, pump, unpack
-from autograder.sandbox.headers import Headers
+from autograder.sandbox.network import Headers
 from autograder.sandbox.process import Process, ending_error
 from autograder.sandbox.wire import WireError
 from autograder.sandbox.worker_pool import Supply
@@ -178,14 +178,14 @@ class Sandbox:
     @contextlib.contextmanager
     def pinned(self, core: int) -> Iterator[None]:
         """Keep the learner's code on one core. See `Student.pinned`."""
-        with pinning.pinned(self._ready().pid, core) as held:
+        with watch.pinned(self._ready().pid, core) as held:
             if not held and NOT_PINNED not in self.notes:
                 self.notes.append(NOT_PINNED)
             yield
 
     def stopped(self) -> AbstractContextManager[None]:
         """Let nothing of the learner's run. See `Student.stopped`."""
-        return pinning.stopped(self._ready().pid)
+        return watch.stopped(self._ready().pid)
 
     def close(self) -> None:
         """End the worker and everything that came from it."""

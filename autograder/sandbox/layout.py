@@ -20,7 +20,7 @@ WORKER_FILES = (
     "student/withheld",
     *("learner/__init__", "learner/earlier", "learner/predictions"),
     *("sandbox/__init__", "sandbox/wire", "sandbox/worker", "sandbox/endpoint"),
-    *("sandbox/huge_pages", "sandbox/limits", "sandbox/zygote"),
+    "sandbox/zygote",
 )
 
 

@@ -11,10 +11,12 @@ worker holds no expected value, no check and no score, and the judge believes no
 """
 
 import contextlib
+import ctypes
 import importlib
 import marshal
 import os
 import random
+import resource
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -24,7 +26,7 @@ from typing import Any
 
 from autograder.errors import NotAttempted, NotPlainData, StudentError
 from autograder.records import Statement
-from autograder.sandbox import limits, wire
+from autograder.sandbox import wire
 from autograder.sandbox.endpoint import Endpoint
 from autograder.student.local import LocalStudent, notebook_names, probe_function, text_of
 from autograder.student.withheld import MARK, refuse_reading, withhold
@@ -43,10 +45,10 @@ def main() -> None:
     child = os.fork()
     if child != 0:
         connection.close()
-        how = limits.wait_as_init(child)
+        how = wait_as_init(child)
         os._exit(how if how >= 0 else 128 - how)
     config = wire.receive(connection)
-    limits.apply(config["limits"], user_processes=config["user_processes"])
+    apply_limits(config["limits"], user_processes=config["user_processes"])
     serve(connection, config)
 
 
@@ -193,3 +195,49 @@ def _statement(text: str, cell: int, line: int) -> Statement:
 def _clean(text: Any) -> str:
     """Return text that travels: of bounded length, without half surrogate pairs."""
     return str(text)[:MAX_TEXT].encode("utf-8", "backslashreplace").decode()
+
+
+OPEN_FILES = 128
+MESSAGE_QUEUE_BYTES = 0
+SET_DUMPABLE = 4  # prctl
+# NumPy and torch reserve more than they touch; twice the limit lets them, and stops one huge array
+# as the MemoryError that it is.
+RESERVED_OVER_RESIDENT = 2
+
+
+def apply_limits(limits: Mapping[str, Any], *, user_processes: int = 0) -> None:
+    """Set this process's limits; it cannot raise them again, and its children inherit them.
+
+    Each is per process; what one submission uses in all is watched from outside (`watch`).
+
+    `limits` are the fields of `records.Limits`. `user_processes` is what already counts against
+    this user where the kernel counts over all namespaces (before Linux 5.14).
+    """
+    cpu_s = max(1, round(limits["cpu_s"]))
+    wanted = {
+        resource.RLIMIT_CPU: cpu_s,
+        resource.RLIMIT_FSIZE: limits["file_bytes"],
+        resource.RLIMIT_DATA: RESERVED_OVER_RESIDENT * limits["memory_bytes"],
+        resource.RLIMIT_NPROC: limits["processes"] + user_processes,
+        resource.RLIMIT_NOFILE: OPEN_FILES,
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_MSGQUEUE: MESSAGE_QUEUE_BYTES,
+        resource.RLIMIT_MEMLOCK: 0,
+    }
+    for kind, value in wanted.items():
+        ceiling = resource.getrlimit(kind)[1]
+        allowed = value if ceiling == resource.RLIM_INFINITY else min(value, ceiling)
+        resource.setrlimit(kind, (allowed, allowed))
+
+
+def wait_as_init(child: int) -> int:
+    """Collect every process that ends until `child` does; return its exit status.
+
+    That is negative for a signal. Meanwhile no one may look into this process or write to it,
+    though it shares a user with the learner's code.
+    """
+    ctypes.CDLL(None).prctl(SET_DUMPABLE, 0, 0, 0, 0)
+    ended, how = 0, 0
+    while ended != child:
+        ended, how = os.wait()
+    return os.waitstatus_to_exitcode(how)

@@ -17,10 +17,10 @@ from autograder.authoring.notebook import learner_notebook, solution_notebook
 from autograder.authoring.source import load_lab
 from autograder.cli import main
 from autograder.errors import LabError, UnknownLab
+from autograder.learner.commands import begin_anew
 from autograder.learner.journal import Journal, Sent
 from autograder.learner.practice import Practice
 from autograder.learner.progress import progress
-from autograder.learner.reset import reset
 from autograder.service.running.handout import hand_out
 
 SAMPLE = Path(__file__).parent / "sample_labs" / "scale_and_sum"
@@ -183,9 +183,9 @@ def test_a_lab_begun_anew_keeps_every_older_notebook(work: Path, monkeypatch, ca
 def test_a_lab_begun_anew_forgets_what_was_correct(work: Path) -> None:
     directory = work / "01_scale_and_sum"
     answered(directory, RIGHT)("scale")
-    reset(directory)
+    begin_anew(directory)
     assert progress(work).labs[0].begun == 0
-    reset(directory)  # and twice is no harm
+    begin_anew(directory)  # and twice is no harm
     assert len(list(directory.glob("lab-before-*"))) == 2
 
 
@@ -194,20 +194,20 @@ def test_a_lab_begun_anew_is_still_handed_in(work: Path) -> None:
     journal = Journal.of(directory)
     journal.sent = Sent(7, "graded", 5.0, 8.0)
     journal.save()
-    reset(directory)
+    begin_anew(directory)
     assert Journal.of(directory).sent == Sent(7, "graded", 5.0, 8.0)
 
 
 def test_a_source_and_a_folder_of_an_old_release_are_refused(sources: Path, work: Path) -> None:
     with pytest.raises(LabError, match="is no released lab"):
-        reset(sources / "01_scale_and_sum")
+        begin_anew(sources / "01_scale_and_sum")
     manifest = work / "02_later" / "lab.json"
     content = json.loads(manifest.read_text())
     del content["notebook"]
     manifest.write_text(json.dumps(content))
     before = (work / "02_later" / "lab.ipynb").read_bytes()
     with pytest.raises(LabError, match="holds no notebook to begin anew with"):
-        reset(work / "02_later")
+        begin_anew(work / "02_later")
     assert (work / "02_later" / "lab.ipynb").read_bytes() == before
 
 

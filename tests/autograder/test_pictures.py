@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from autograder.authoring.notebook import learner_notebook
-from autograder.authoring.pictures import LIMIT_BYTES, data_uri, embed
 from autograder.authoring.source import load_lab
 from autograder.errors import LabError
-from autograder.formats.colab import colab_notebook
+from autograder.formats.colab import LIMIT_BYTES, colab_notebook, data_uri, embed
 from autograder.grading.grade import LabGrader
 
 DOT = b"<svg xmlns='http://www.w3.org/2000/svg'/>"

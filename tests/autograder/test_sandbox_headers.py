@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from autograder.records import Statement
-from autograder.sandbox.headers import Headers
 from autograder.sandbox.host import Sandbox
+from autograder.sandbox.network import Headers
 from autograder.sandbox.worker_pool import Supply
 from autograder.student.protocol import COMMUNICATOR
 

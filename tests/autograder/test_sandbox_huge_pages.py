@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from autograder.sandbox import huge_pages
+from autograder.sandbox import zygote
 
 MAPS = """\
 55d0c0000000-55d0c0700000 rw-p 00000000 00:00 0                          [heap]
@@ -18,9 +18,9 @@ MAPS = """\
 """
 COLLAPSE = """
 import re
-from autograder.sandbox import huge_pages
+from autograder.sandbox import zygote
 content = bytearray(range(256)) * (100 << 12)
-moved = huge_pages.collapse()
+moved = zygote.collapse_heap()
 lines = open("/proc/self/smaps").readlines()
 huge = sum(int(re.search(r"\\d+", line)[0]) << 10 for line in lines if "AnonHugePages" in line)
 assert content == bytearray(range(256)) * (100 << 12)
@@ -29,7 +29,7 @@ print(moved, huge)
 
 
 def test_only_whole_huge_pages_of_the_heap_are_moved() -> None:
-    heap, large = huge_pages.heap(MAPS)
+    heap, large = zygote.heap(MAPS)
     assert heap == (0x55D0C0000000, 0x55D0C0600000)
     assert large == (0x7F0000200000, 0x7F0000400000)
 
@@ -47,6 +47,6 @@ def test_a_large_heap_lies_in_huge_pages_where_the_kernel_can_and_is_unchanged()
 
 
 def test_a_small_heap_stays_where_it_is() -> None:
-    code = "from autograder.sandbox import huge_pages; print(huge_pages.collapse())"
+    code = "from autograder.sandbox import zygote; print(zygote.collapse_heap())"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.stdout == "0\n", run.stderr

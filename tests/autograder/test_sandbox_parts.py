@@ -14,7 +14,7 @@ import pytest
 
 from autograder.errors import LimitReached, SandboxMissing
 from autograder.records import MIB, Limits
-from autograder.sandbox import cgroup, doctor, launch, layout, pinning, seccomp, watch
+from autograder.sandbox import cgroup, doctor, launch, layout, seccomp, watch
 from autograder.sandbox.process import ending
 
 PROJECT = Path(__file__).parent.parent.parent
@@ -148,7 +148,7 @@ def test_a_process_that_ends_in_mid_read_is_gone(end: OSError | bytes) -> None:
 
     assert watch.running(me)
     assert not watch.running(me, read)
-    assert not pinning.moves(me, read)
+    assert not watch.moves(me, read)
     assert list(watch.descendants(me, read)) == [me]
     assert watch.usage(me, read) == (0, 0.0, 0)
     assert watch.proportional(me, read) == 0
@@ -177,7 +177,7 @@ def test_a_thread_that_ends_in_mid_read_hides_no_process_of_another() -> None:
         return watch.read_all(path)
 
     found = list(watch.descendants(me, read))
-    moves = pinning.moves(started[0], lambda path: b"1 (python) R")
+    moves = watch.moves(started[0], lambda path: b"1 (python) R")
     go_on.set()
     thread.join()
     assert started[0] in found
@@ -189,7 +189,7 @@ def test_what_starts_processes_faster_than_they_are_stopped_is_told() -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as root:
         with (
             pytest.raises(LimitReached, match="went on starting"),
-            pinning.stopped(root.pid, lambda path: b"%d" % next(numbers)),
+            watch.stopped(root.pid, lambda path: b"%d" % next(numbers)),
         ):
             raise AssertionError
         root.communicate(b"\n", timeout=30)

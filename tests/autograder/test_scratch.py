@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from autograder.grading.scratch import Scratch, remove_abandoned
+from autograder.grading.line_process import Scratch, remove_abandoned
 
 HOLDS = """
-from autograder.grading.scratch import Scratch
+from autograder.grading.line_process import Scratch
 made = Scratch()
 (made.path / "file").write_text("in use")
 print(made.path, flush=True)

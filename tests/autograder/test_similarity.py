@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from autograder.grading.similarity import MANY, WINDOW, K, pairs, prints
-from autograder.grading.similarity_reader import alike
+from autograder.grading.similarity import MANY, WINDOW, K, alike, pairs, prints
 from autograder.records import Lab
 
 ONE = '''

@@ -25,7 +25,7 @@ from autograder.service.records.marks import alike_digest
 from autograder.service.records.people import Person
 from autograder.service.records.roster import teams
 from autograder.service.records.rules import Rules
-from autograder.service.records.submissions import drafts
+from autograder.service.records.submissions.intake import keep_draft
 from autograder.service.running.server import Server, open_server
 from autograder.service.settings import Settings
 from autograder.service.web.course import Course
@@ -191,7 +191,7 @@ def fill(course: Course) -> None:
         connection.execute(schema.lti_outbox.insert().values(**row, **late))
         for person in (first, others[0]):
             why = "the lab closed on Fri 07 Mar 2031, 23:59 UTC+01:00"
-            drafts.keep(connection, person.id, SECOND, b"{}", time.time(), why)
+            keep_draft(connection, person.id, SECOND, b"{}", time.time(), why)
 
 
 def mark_and_share(course: Course, staff: Person, number: int) -> None:

@@ -12,7 +12,7 @@ from IPython.core.formatters import DisplayFormatter
 from IPython.core.pylabtools import print_figure
 from numpy.typing import NDArray
 
-from autograder.learner.figures import ThemedFigures
+from autograder.learner.kernel import ThemedFigures
 
 STYLE = Path(__file__).parents[2] / "labs" / "style.mplstyle"
 LINES = """

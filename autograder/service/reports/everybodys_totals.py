@@ -1,11 +1,11 @@
-"""Everybody's course total as the database works it out, to sort by; `totals` is one learner's.
+"""Course totals: one learner's (`Reckoning`), and everybody's as the database works them out.
 
-Totals are kept. Those are worked out anew that are stale, by name or because of what all of them
-follow from: the rule, and the labs that have closed. A server does it before anybody asks
-(`TotalsWorker`), some people in each transaction, so that writers wait for one of these at most;
-whoever asks does it for few. Each select of the one statement gives (person_id, share, weight) of
-what counts: scores of a lab, what staff decided, labs that were missed. Where a lab gives everybody
-as many points, an index has all that is read.
+The latter are kept, to sort by. Those are worked out anew that are stale, by name or because of
+what all of them follow from: the rule, and the labs that have closed. A server does it before
+anybody asks (`TotalsWorker`), some people in each transaction, so that writers wait for one of
+these at most; whoever asks does it for few. Each select of the one statement gives (person_id,
+share, weight) of what counts: scores of a lab, what staff decided, labs that were missed. Where a
+lab gives everybody as many points, an index has all that is read.
 """
 
 import json
@@ -28,11 +28,52 @@ from autograder.service.database.schema import (
 )
 from autograder.service.periodic import Periodic
 from autograder.service.records import stale_totals
-from autograder.service.records.grades.course_rule import CourseRule
+from autograder.service.records.calendar import Calendar, calendar
+from autograder.service.records.grades.course_rule import CourseRule, Total, course_rule
 from autograder.service.records.people import LEARNER
-from autograder.service.records.standings.standings import POINTS
-from autograder.service.records.submissions.submissions import Submissions
-from autograder.service.reports.totals import Reckoning
+from autograder.service.records.standings.standings import POINTS, lab_points
+from autograder.service.records.submissions.submissions import Entry, Submissions
+
+
+@dataclass(frozen=True)
+class Reckoning:
+    """All that a total takes: the rule, the dates, what each lab gives at most, and the time.
+
+    `veiled`: for learners' eyes; labs whose grades are held back are left out throughout.
+    """
+
+    rule: CourseRule
+    dates: Calendar
+    points: Mapping[str, float]
+    now: float
+    veiled: bool
+
+    @classmethod
+    def of(cls, submissions: Submissions) -> "Reckoning":
+        """Return what holds now, for those who see these submissions."""
+        with submissions.database.read() as connection:
+            return cls.by(connection, submissions.clock(), submissions.veiled)
+
+    @classmethod
+    def by(cls, connection: sa.Connection, now: float, veiled: bool = False) -> "Reckoning":
+        """Return what holds at `now` for staff, or `veiled`."""
+        rule, points = course_rule(connection), lab_points(connection)
+        return cls(rule, calendar(connection), points, now, veiled)
+
+    def total(self, person_id: int, labs: Mapping[str, Entry]) -> Total:
+        """Return the total of what counts of each lab that somebody has handed in."""
+        grades = []
+        for lab in sorted({*labs, *self.points}):
+            rules = self.dates.of(lab, person_id)
+            entry = labs.get(lab)
+            if self.veiled and rules.held:
+                continue
+            if entry is None and rules.is_over(self.now):
+                grades.append((lab, 0.0, self.points[lab]))
+            elif entry is not None and entry.score is not None:  # an excused one has none
+                grades.append((lab, entry.score, entry.max_score or 0.0))
+        return self.rule.total(grades)
+
 
 NOTHING = -1.0  # the share of whoever has nothing that counts
 _DIGITS = 9  # of a share: what a sum's order changes lies behind them

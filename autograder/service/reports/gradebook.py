@@ -19,8 +19,7 @@ from autograder.service.records.submissions.submissions import (
     Submissions,
     pages_of,
 )
-from autograder.service.reports.everybodys_totals import NOTHING, bring_few_up_to_date
-from autograder.service.reports.totals import Reckoning
+from autograder.service.reports.everybodys_totals import NOTHING, Reckoning, bring_few_up_to_date
 
 # Rows of a page: what a screen or two hold, and a browser lays out at once.
 PAGE_ROWS = 50

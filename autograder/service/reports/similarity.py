@@ -5,8 +5,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from autograder.grading.similarity import Pair, Prints, pairs
-from autograder.grading.similarity_reader import Reader, Reading
+from autograder.grading.similarity import Pair, Prints, Reader, Reading, pairs
 from autograder.service.grading.catalog import LabCatalog
 from autograder.service.records.submissions.submissions import Submissions
 

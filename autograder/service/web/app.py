@@ -29,7 +29,6 @@ from autograder.service.web.metrics import Metrics
 from autograder.service.web.page import HERE
 from autograder.service.web.routes import (
     announcements,
-    courses,
     gradebook,
     labs,
     lti,
@@ -83,7 +82,7 @@ def _of_one(course: Course, metrics: Metrics) -> ASGIApp:
     app.state.course = course
     app.state.metrics = metrics
     if course.others:
-        app.router.routes += courses.router(course).routes
+        app.router.routes += operations.router_of_many(course).routes
     for router in routers(course):
         app.router.routes += router.routes
     app.mount("/static", _Static(directory=HERE / "static"))

@@ -18,8 +18,7 @@ from autograder.service.records.people import Person
 from autograder.service.records.roster import roster
 from autograder.service.records.roster.teams import teams
 from autograder.service.records.store import Store
-from autograder.service.records.submissions import drafts
-from autograder.service.records.submissions.drafts import Draft
+from autograder.service.records.submissions.intake import Draft, list_drafts
 from autograder.service.reports.everybodys_totals import TotalsWorker
 from autograder.service.reports.similarity import Similarity
 from autograder.service.settings import Settings
@@ -143,7 +142,7 @@ class Course:
 
     def drafts_for(self, person: Person) -> dict[str, tuple[Draft, str | None]]:
         """Return a person's drafts by lab, each with why it cannot be handed in now, or None."""
-        stored = drafts.of_person(self.store.database, person.id)
+        stored = list_drafts(self.store.database, person.id)
         if not stored:
             return {}
         dates = self.store.dates.calendar(person.id)

@@ -9,9 +9,9 @@ import pytest
 from autograder.grading.slicing import definitions, statements_of
 from autograder.grading.submission import read
 from autograder.learner.answer_files import with_files
+from autograder.learner.commands import begin_anew
 from autograder.learner.notebook_ui import NotSubmitted
 from autograder.learner.progress import lab_progress
-from autograder.learner.reset import reset
 
 RIGHT = "def scale(x, factor):\n    return x * factor\n"
 WRONG = "def scale(x, factor):\n    return x + factor\n"
@@ -146,7 +146,7 @@ def test_what_has_no_file_is_told(session: Any, capsys: pytest.CaptureFixture[st
 
 def test_a_lab_begun_anew_has_no_old_files(session: Any) -> None:
     session.q.edit("scale")
-    reset(session.folder)
+    begin_anew(session.folder)
     assert not file_of(session).exists()
     assert (session.folder / "answers-before-1" / "scale.py").exists()
 

@@ -16,7 +16,7 @@ from autograder.service.client import Connection
 from autograder.service.errors import Refused, ServerError
 from autograder.service.records.rules import Rules
 from autograder.service.records.store import Store
-from autograder.service.records.submissions import drafts
+from autograder.service.records.submissions.intake import get_draft, list_drafts
 
 CLOSED = {"due": "2026-01-01T00:00:00Z", "late_until": "2026-01-02T00:00:00Z"}
 DRAFT = "/api/labs/first/draft"
@@ -228,7 +228,7 @@ def test_of_many_buttons_pressed_at_once_one_hands_the_draft_in(store: Store) ->
     store.dates.set_rules("lab", Rules(opens="1970-01-01T01:00:00Z"), staff)
     with pytest.raises(Refused, match="opens"):
         store.submissions.add(ada, "lab", book())
-    draft = drafts.get(store.database, ada.id, "lab")
+    draft = get_draft(store.database, ada.id, "lab")
     assert (draft.saved_at, draft.why) == (1000.0, "the lab opens on Thu 01 Jan 1970, 01:00 UTC")
     store.dates.set_rules("lab", Rules(), staff)
 
@@ -242,7 +242,7 @@ def test_of_many_buttons_pressed_at_once_one_hands_the_draft_in(store: Store) ->
         answers = sorted(threads.map(press, range(8)))
     assert answers[:-1] == [-404] * 7
     assert store.submissions.notebook(answers[-1]) == book()
-    assert drafts.of_person(store.database, ada.id) == []
+    assert list_drafts(store.database, ada.id) == []
 
 
 def test_a_draft_that_waits_again_already_is_not_handed_in_twice(store: Store) -> None:
@@ -257,4 +257,4 @@ def test_a_draft_that_waits_again_already_is_not_handed_in_twice(store: Store) -
     assert store.claims.retry_parked() == 1
     again = store.submissions.add_draft(ada, "lab")
     assert (again.id, again.is_new) == (receipt.id, False)
-    assert drafts.of_person(store.database, ada.id) == []
+    assert list_drafts(store.database, ada.id) == []

@@ -1,18 +1,20 @@
 """What happens to a notebook that is handed in, before its submission is there.
 
 The same bytes are stored once while they wait; a key that the client chose makes a second try give
-the first receipt again; dates, attempts and room can refuse.
+the first receipt again; dates, attempts and room can refuse. What dates or attempts refuse is kept
+as a draft, the newest alone of a learner and lab: `Submissions` keeps and drops drafts in the
+transactions in which it refuses and takes notebooks in.
 """
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.service.database.database import insert_row
+from autograder.service.database.database import Database, insert_row
 from autograder.service.database.schema import (
     GRADING,
     HELD,
@@ -28,7 +30,6 @@ from autograder.service.records import stale_totals
 from autograder.service.records.calendar import calendar
 from autograder.service.records.people import Person
 from autograder.service.records.roster import teams
-from autograder.service.records.submissions import drafts
 from autograder.service.settings import MIB
 
 _BLANK_BYTES = 1 << 16  # a notebook without cells is a few hundred
@@ -79,7 +80,7 @@ def take_in(
         if refusal is not None:
             return refusal
         receipt = _insert(connection, now, person, lab, notebook, digest)
-        drafts.drop(connection, person.id, lab)
+        drop_draft(connection, person.id, lab)
     if retry_key is not None and not key_known:
         row = {"person_id": person.id, "retry_key": retry_key, "submission_id": receipt["id"]}
         connection.execute(retry_keys.insert().values(row))
@@ -170,3 +171,79 @@ def _no_room(kept_bytes: int, most_bytes: int) -> Refused:
     clear = "Clear the outputs (Kernel, Restart Kernel and Clear Outputs) and submit again"
     problem = f"submit: your submissions take up {used} here. {clear}"
     return Refused(413, f"{problem}, or ask your instructor for room.")
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A draft without its notebook; `why` is why it was refused."""
+
+    lab: str
+    sha256: str
+    saved_at: float
+    why: str
+
+
+def no_such_draft(lab: str) -> Refused:
+    """Return the refusal for who asks for a draft that there is not."""
+    return Refused(404, f"{lab}: you have no draft of it. What is handed in is a submission.")
+
+
+_DRAFT = sa.select(*(learner_drafts.c[field.name] for field in fields(Draft)))
+
+
+def list_drafts(database: Database, person_id: int) -> list[Draft]:
+    """Return a person's drafts, in the order of their labs."""
+    theirs = _DRAFT.where(learner_drafts.c.person_id == person_id)
+    return [Draft(*row) for row in database.rows(theirs.order_by(learner_drafts.c.lab))]
+
+
+def get_draft(database: Database, person_id: int, lab: str) -> Draft:
+    """Return a person's draft of a lab.
+
+    Raises:
+        Refused: 404, there is none.
+    """
+    row = database.first(_DRAFT.where(*_key(person_id, lab)))
+    if row is None:
+        raise no_such_draft(lab)
+    return Draft(*row)
+
+
+def draft_notebook(connection: sa.Connection, person_id: int, lab: str) -> bytes:
+    """Return what was sent, byte by byte.
+
+    Raises:
+        Refused: 404, there is no draft.
+    """
+    query = sa.select(learner_drafts.c.notebook).where(*_key(person_id, lab))
+    content: bytes | None = connection.scalar(query)
+    if content is None:
+        raise no_such_draft(lab)
+    return content
+
+
+def keep_draft(
+    connection: sa.Connection, person_id: int, lab: str, notebook: bytes, now: float, why: str
+) -> None:
+    """Keep a notebook as the draft of a lab, in the place of the one before."""
+    drop_draft(connection, person_id, lab)
+    row = {
+        "person_id": person_id,
+        "lab": lab,
+        "sha256": hashlib.sha256(notebook).hexdigest(),
+        "size_bytes": len(notebook),
+        "saved_at": now,
+        "why": why,
+        "notebook": notebook,
+    }
+    connection.execute(learner_drafts.insert().values(row))
+
+
+def drop_draft(connection: sa.Connection, person_id: int, lab: str) -> bool:
+    """Delete a person's draft of a lab; False if there was none."""
+    deleted = connection.execute(learner_drafts.delete().where(*_key(person_id, lab)))
+    return deleted.rowcount > 0
+
+
+def _key(person_id: int, lab: str) -> tuple[sa.ColumnElement[bool], ...]:
+    return learner_drafts.c.person_id == person_id, learner_drafts.c.lab == lab

@@ -37,8 +37,14 @@ from autograder.service.records.grades import gradings
 from autograder.service.records.grades.decisions import Decision, read_decisions
 from autograder.service.records.people import LEARNER, Person
 from autograder.service.records.roster import teams
-from autograder.service.records.submissions import drafts
-from autograder.service.records.submissions.intake import Receipt, take_in, wait_for_turn
+from autograder.service.records.submissions.intake import (
+    Receipt,
+    draft_notebook,
+    drop_draft,
+    keep_draft,
+    take_in,
+    wait_for_turn,
+)
 
 # SQLite's largest integer: a larger id cannot exist, and binding it would raise.
 _LARGEST_ID = 2**63 - 1
@@ -153,7 +159,7 @@ class Submissions(Records):
             wait_for_turn(connection, person)
             done = take_in(connection, self.clock(), person, lab, notebook, retry_key, most_bytes)
             if isinstance(done, str):
-                drafts.keep(connection, person.id, lab, notebook, self.clock(), done)
+                keep_draft(connection, person.id, lab, notebook, self.clock(), done)
         if isinstance(done, str):
             note = "What you sent is kept as your draft of the lab; it is not handed in."
             raise Refused(403, f"{_too_late(lab, done)} {note}")
@@ -167,10 +173,10 @@ class Submissions(Records):
         """
         with self.database.write() as connection:
             wait_for_turn(connection, person)  # before it is read: no newer one comes in between
-            notebook = drafts.notebook(connection, person.id, lab)
+            notebook = draft_notebook(connection, person.id, lab)
             done = take_in(connection, self.clock(), person, lab, notebook)
             if isinstance(done, Receipt):
-                drafts.drop(connection, person.id, lab)
+                drop_draft(connection, person.id, lab)
         if isinstance(done, str):
             raise Refused(403, f"{_too_late(lab, done)} Your draft is still kept.")
         return done

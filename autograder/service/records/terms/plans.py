@@ -16,8 +16,8 @@ from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
-from autograder.service.database import archives, schema
-from autograder.service.database.archives import Rows
+from autograder.service.database import backups, schema
+from autograder.service.database.backups import Rows
 from autograder.service.database.database import Database
 from autograder.service.errors import Refused, StartError
 from autograder.service.records import audit_log
@@ -91,7 +91,7 @@ def plan_of(archive: Path, course: str = "") -> Any:
     try:
         with archive.open("rb") as file:
             if file.read(1) != b"{":
-                return plan(archives.read(archive, TABLES, course))
+                return plan(backups.read_rows(archive, TABLES, course))
         return json.loads(archive.read_bytes())
     except (ValueError, RecursionError) as error:
         raise StartError(f"term: {archive} is damaged, or no plan: {error}.") from error
@@ -101,7 +101,7 @@ def plan_of(archive: Path, course: str = "") -> Any:
 
 def current_plan(database: Database) -> dict[str, Any]:
     """Return the plan of this course."""
-    return plan(archives.read_tables(database, TABLES))
+    return plan(backups.read_tables(database, TABLES))
 
 
 def _comment(parts: Any) -> dict[str, str]:

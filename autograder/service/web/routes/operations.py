@@ -1,4 +1,4 @@
-"""How the course is doing: today, the queue, the audit log; and its server, for monitors."""
+"""How the course is doing: today, the queue, the audit log; its server, and the courses there."""
 
 from dataclasses import asdict
 from typing import Any
@@ -10,14 +10,18 @@ from fastapi.responses import RedirectResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from autograder.service.database import schema
+from autograder.service.errors import Refused
 from autograder.service.records import audit_log
 from autograder.service.records.marking import assignments
+from autograder.service.records.roster import enrolment
 from autograder.service.records.submissions.submissions import start_of_page
 from autograder.service.reports import today
 from autograder.service.web import access, openapi
+from autograder.service.web.below import FOLDER
 from autograder.service.web.course import Course
 from autograder.service.web.forms import PageNumber, Start
 from autograder.service.web.late_routes import LateRouter
+from autograder.service.web.page import page
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
@@ -132,3 +136,30 @@ def _add_today(api: APIRouter, pages: APIRouter, course: Course) -> None:
         beside: dict[str, Any] = {"queue": queue, "day": today.day(course.store)}
         beside["mine"] = assignments.find_marker(course.store.database, person)
         return course.page("today", person=person, today=day, **beside)
+
+
+_METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+
+
+def router_of_many(course: Course) -> LateRouter:
+    """Return the routes of the server whose first course this is; they go before those of it."""
+    routes = LateRouter(include_in_schema=False)
+
+    @routes.get("/")
+    def list_courses() -> Response:
+        counts = enrolment.counts(course.store.database)
+        used = sum(counts.values()) > 1  # by anybody but the instructor whom every course has
+        return page("courses", courses=course.others.values(), first=course if used else None)
+
+    @routes.get(FOLDER)
+    def lead_home() -> Response:
+        return RedirectResponse("/", 303)
+
+    @routes.api_route(f"{FOLDER}/{{name}}", methods=_METHODS)
+    @routes.api_route(f"{FOLDER}/{{name}}/{{rest:path}}", methods=_METHODS)
+    def lead_on(name: str) -> Response:
+        if name not in course.others:
+            raise Refused(404, f"there is no course {name[:60]!r} on this server.")
+        return RedirectResponse(f"{FOLDER}/{name}/", 303)
+
+    return routes

@@ -13,9 +13,9 @@ from autograder.service.records.people import FORMER, LEARNER, STAFF, Person
 from autograder.service.records.roster import enrolment
 from autograder.service.records.roster.enrolment import enroll
 from autograder.service.records.roster.teams import Change, rows, take, teams
+from autograder.service.reports.everybodys_totals import Reckoning
 from autograder.service.reports.exports import chunks, csv_lines
 from autograder.service.reports.gradebook import read_counted
-from autograder.service.reports.totals import Reckoning
 from autograder.service.times import iso
 from autograder.service.web import access, openapi
 from autograder.service.web.course import Course

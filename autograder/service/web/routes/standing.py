@@ -13,8 +13,8 @@ from autograder.service.records.rules import Rules
 from autograder.service.records.standings import leaderboard
 from autograder.service.records.standings.leaderboard import Board, Place
 from autograder.service.reports import standing
+from autograder.service.reports.everybodys_totals import Reckoning
 from autograder.service.reports.gradebook import read_counted
-from autograder.service.reports.totals import Reckoning
 from autograder.service.web import access, openapi
 from autograder.service.web.course import Course
 from autograder.service.web.forms import LabName

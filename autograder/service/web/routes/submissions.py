@@ -19,16 +19,20 @@ from autograder.service.errors import Refused
 from autograder.service.records.marks import mark_digest, question_of
 from autograder.service.records.people import LEARNER, Person
 from autograder.service.records.roster.teams import find_senders
-from autograder.service.records.submissions import drafts
-from autograder.service.records.submissions.intake import Receipt
+from autograder.service.records.submissions.intake import (
+    Receipt,
+    draft_notebook,
+    drop_draft,
+    get_draft,
+    no_such_draft,
+)
 from autograder.service.records.submissions.submissions import Entry, Submissions
 from autograder.service.reports.exports import chunks
 from autograder.service.reports.gradebook import PAGE_ROWS
 from autograder.service.times import iso
 from autograder.service.web import access, openapi, views
 from autograder.service.web.course import Course
-from autograder.service.web.forms import LabName, PageNumber, Start
-from autograder.service.web.uploads import take_in
+from autograder.service.web.forms import LabName, PageNumber, Start, take_in
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
@@ -198,7 +202,7 @@ def _add_drafts(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @api.get("/labs/{lab}/draft")
     def read_draft(person: access.Caller, lab: LabName) -> dict[str, Any]:
-        stored = drafts.get(course.store.database, person.id, lab)
+        stored = get_draft(course.store.database, person.id, lab)
         return {**vars(stored), "saved_at": iso(stored.saved_at)}
 
     notebooks: dict[str, Any] = {"response_class": Response, "responses": openapi.NOTEBOOK}
@@ -210,7 +214,7 @@ def _add_drafts(api: APIRouter, pages: APIRouter, course: Course) -> None:
     @api.delete("/labs/{lab}/draft", status_code=204)
     def delete(person: access.Caller, lab: LabName) -> None:
         if not _delete(course, person, lab):
-            raise drafts.no_such_draft(lab)
+            raise no_such_draft(lab)
 
     @api.post("/labs/{lab}/draft/submit", status_code=201)
     def submit(person: access.Caller, lab: LabName, response: Response) -> dict[str, Any]:
@@ -236,12 +240,12 @@ def _add_drafts(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
 def _read_notebook(course: Course, person: Person, lab: str) -> bytes:
     with course.store.database.read() as connection:
-        return drafts.notebook(connection, person.id, lab)
+        return draft_notebook(connection, person.id, lab)
 
 
 def _delete(course: Course, person: Person, lab: str) -> bool:
     with course.store.database.write() as connection:
-        return drafts.drop(connection, person.id, lab)
+        return drop_draft(connection, person.id, lab)
 
 
 def _hand_in(course: Course, person: Person, lab: str) -> Receipt:
