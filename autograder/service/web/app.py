@@ -32,7 +32,6 @@ from autograder.service.web.routes import (
     gradebook,
     labs,
     lti,
-    markers,
     marking,
     operations,
     people,
@@ -116,7 +115,7 @@ def routers(course: Course) -> tuple[LateRouter, LateRouter, LateRouter]:
 
 # Each with its JSON and its pages.
 _SUBJECTS = (
-    submissions, people, labs, regrades, markers, marking, gradebook, sessions, operations, lti,
+    submissions, people, labs, regrades, marking, gradebook, sessions, operations, lti,
     schedule, standing, announcements,
 )  # fmt: skip
 

@@ -23,18 +23,6 @@ from autograder.service.web.page import render_markdown
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add how announcements are written, read and withdrawn."""
-    _add_api(api, course)
-    _add_pages(pages, course)
-
-
-_FIELDS = ("text", "section", "starts", "ends")
-
-
-def _as_dict(shown: Announcement) -> dict[str, Any]:
-    return {**asdict(shown), "starts": iso(shown.starts), "ends": iso(shown.ends)}
-
-
-def _add_api(api: APIRouter, course: Course) -> None:
     database, clock = course.store.database, course.store.clock
 
     @api.get("/announcements")
@@ -54,16 +42,12 @@ def _add_api(api: APIRouter, course: Course) -> None:
     def read(person: access.Caller, number: int) -> None:
         mark_read(database, clock(), number, person)
 
-
-def _add_pages(pages: APIRouter, course: Course) -> None:
-    database, clock = course.store.database, course.store.clock
-
     @pages.get("/announcements")
     def show_page(person: access.Visitor) -> Response:
         return _show_page(course, person, dict.fromkeys(_FIELDS, ""), preview="")
 
     @pages.post("/announcements")
-    def write(person: access.StaffSender, form: Fields) -> Response:
+    def write_and_show(person: access.StaffSender, form: Fields) -> Response:
         body = {name: form.get(name, "") for name in _FIELDS}
         if "preview" in form:
             return _show_page(course, person, body, preview=render_markdown(body["text"]))
@@ -71,14 +55,21 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse("/announcements", 303)
 
     @pages.post("/announcements/{number}/withdraw")
-    def remove(person: access.StaffSender, number: int) -> Response:
+    def remove_and_show(person: access.StaffSender, number: int) -> Response:
         withdraw(database, clock(), number, person)
         return RedirectResponse("/announcements", 303)
 
     @pages.post("/announcements/{number}/read")
-    def read(person: access.Sender, number: int) -> Response:
+    def read_and_show(person: access.Sender, number: int) -> Response:
         mark_read(database, clock(), number, person)
         return RedirectResponse("/announcements", 303)
+
+
+_FIELDS = ("text", "section", "starts", "ends")
+
+
+def _as_dict(shown: Announcement) -> dict[str, Any]:
+    return {**asdict(shown), "starts": iso(shown.starts), "ends": iso(shown.ends)}
 
 
 def _show_page(course: Course, person: Person, draft: dict[str, str], preview: str) -> Response:

@@ -34,12 +34,11 @@ FORMAT_NAMES = {
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add what counts of everybody, for staff."""
     _add_decisions(api, pages, course)
-    _add_api(api, course)
-    _add_export(api, course)
-    _add_pages(pages, course)
+    _add_book(api, pages, course)
+    _add_export(api, pages, course)
 
 
-def _add_api(api: APIRouter, course: Course) -> None:
+def _add_book(api: APIRouter, pages: APIRouter, course: Course) -> None:
     store = course.store
 
     @api.get("/gradebook")
@@ -56,8 +55,33 @@ def _add_api(api: APIRouter, course: Course) -> None:
             "learners": rows_page.learners,
         }
 
+    @pages.get("/gradebook")
+    def show_book(person: access.StaffVisitor, asked: Asked) -> Response:
+        rows_page = gradebook.page(store.submissions, asked)
+        if rows_page.stale:
+            course.totals.wake()
+        labs = store.submissions.labs()
+        order = asked.sort if asked.sort != "login" else ""  # as it is when nothing is said
+        query = {"lab": asked.lab, "section": asked.section, "search": asked.search, "sort": order}
+        return course.page(
+            "gradebook",
+            person=person,
+            rows=rows_page.rows,
+            stale=rows_page.stale,
+            learners=rows_page.learners,
+            labs=[asked.lab] if asked.lab else labs,
+            all_labs=labs,
+            sections=store.roster.sections(),
+            orders=_list_orders(labs, course.catalog.titles),
+            asked=asked,
+            queue=course.queue_state(),
+            paging=Paging("/gradebook", asked.page, rows_page.count, query),
+            names=FORMAT_NAMES,
+            rule=course.rule().words(course.catalog.titles),
+        )
 
-def _add_export(api: APIRouter, course: Course) -> None:
+
+def _add_export(api: APIRouter, pages: APIRouter, course: Course) -> None:
     store = course.store
     described: dict[str, Any] = {"response_class": Response, "responses": openapi.EXPORT}
 
@@ -88,35 +112,6 @@ def _add_export(api: APIRouter, course: Course) -> None:
     ) -> Response:
         pieces = platforms.fill_template(format, template, book_of(lab)).lines()
         return StreamingResponse(exports.chunks(pieces), media_type="text/csv")
-
-
-def _add_pages(pages: APIRouter, course: Course) -> None:
-    store = course.store
-
-    @pages.get("/gradebook")
-    def show_book(person: access.StaffVisitor, asked: Asked) -> Response:
-        rows_page = gradebook.page(store.submissions, asked)
-        if rows_page.stale:
-            course.totals.wake()
-        labs = store.submissions.labs()
-        order = asked.sort if asked.sort != "login" else ""  # as it is when nothing is said
-        query = {"lab": asked.lab, "section": asked.section, "search": asked.search, "sort": order}
-        return course.page(
-            "gradebook",
-            person=person,
-            rows=rows_page.rows,
-            stale=rows_page.stale,
-            learners=rows_page.learners,
-            labs=[asked.lab] if asked.lab else labs,
-            all_labs=labs,
-            sections=store.roster.sections(),
-            orders=_list_orders(labs, course.catalog.titles),
-            asked=asked,
-            queue=course.queue_state(),
-            paging=Paging("/gradebook", asked.page, rows_page.count, query),
-            names=FORMAT_NAMES,
-            rule=course.rule().words(course.catalog.titles),
-        )
 
     @pages.get("/gradebook/export")
     def download(_by: access.StaffVisitor, format: str = "csv") -> Response:

@@ -19,11 +19,10 @@ from autograder.service.web.forms import AnyLabName, Fields, Json, JsonIfAny, La
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add grading a lab again, for staff."""
     _add_requests(api, pages, course)
-    _add_api(api, course)
-    _add_pages(pages, course)
+    _add_batches(api, pages, course)
 
 
-def _add_api(api: APIRouter, course: Course) -> None:
+def _add_batches(api: APIRouter, pages: APIRouter, course: Course) -> None:
     @api.post("/labs/{lab}/regrade", status_code=202)
     def regrade(
         by: access.Staff, lab: LabName, body: JsonIfAny, question: str | None = None
@@ -45,10 +44,8 @@ def _add_api(api: APIRouter, course: Course) -> None:
         course.store.regrades.publish(batch, by)
         return _describe_changes(course, batch)
 
-
-def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.post("/labs/{lab}/regrade")
-    def regrade(person: access.StaffSender, lab: LabName, form: Fields) -> Response:
+    def regrade_and_show(person: access.StaffSender, lab: LabName, form: Fields) -> Response:
         batch = course.regrade_lab(lab, form.get("question", "").strip() or None, person)
         return RedirectResponse(f"/regrades/{batch}", 303)
 
@@ -69,7 +66,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return {"state": str(course.store.regrades.get(batch, most=1)[0].waiting)}
 
     @pages.post("/regrades/{batch}/publish")
-    def publish(person: access.InstructorSender, batch: int) -> Response:
+    def publish_and_show(person: access.InstructorSender, batch: int) -> Response:
         course.store.regrades.publish(batch, person)
         return RedirectResponse(f"/regrades/{batch}", 303)
 

@@ -23,15 +23,14 @@ from autograder.service.web.forms import Fields
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add the ways in, the way out, and what a person may know of their sessions."""
-    _add_api(api, course)
+    _add_sessions(api, pages, course)
     _add_login(pages, course)
     _add_links(pages, course)
     if course.sign_in is not None:
         _add_sign_in(pages, course, course.sign_in)
-    _add_pages(pages, course)
 
 
-def _add_api(api: APIRouter, course: Course) -> None:
+def _add_sessions(api: APIRouter, pages: APIRouter, course: Course) -> None:
     @api.post("/login-codes", status_code=201)
     def make_code(person: access.Caller) -> dict[str, str]:
         return {
@@ -46,6 +45,17 @@ def _add_api(api: APIRouter, course: Course) -> None:
     def end(person: access.Caller, key: str) -> None:
         if not course.store.roster.end_session(person, key):
             raise Refused(404, f"sessions: you have none called {key[:20]!r}.")
+
+    @pages.get("/sessions")
+    def show_sessions(request: Request, person: access.Visitor) -> Response:
+        here = access.session_of(request, course).partition(".")[0]
+        open_sessions = course.store.roster.sessions(person)
+        return course.page("sessions", person=person, sessions=open_sessions, here=here)
+
+    @pages.post("/sessions/{key}/end")
+    def end_and_show(person: access.Sender, key: str) -> Response:
+        course.store.roster.end_session(person, key)
+        return RedirectResponse("/sessions", 303)
 
 
 def _add_login(pages: APIRouter, course: Course) -> None:
@@ -148,16 +158,3 @@ def _find_on_roster(course: Course, login: str) -> Person:
     if person is None or person.login != login or login == INSTRUCTOR:
         raise Refused(403, f"log in: {login[:100]!r} is not on the roster. Ask your instructor.")
     return person
-
-
-def _add_pages(pages: APIRouter, course: Course) -> None:
-    @pages.get("/sessions")
-    def show_sessions(request: Request, person: access.Visitor) -> Response:
-        here = access.session_of(request, course).partition(".")[0]
-        open_sessions = course.store.roster.sessions(person)
-        return course.page("sessions", person=person, sessions=open_sessions, here=here)
-
-    @pages.post("/sessions/{key}/end")
-    def end(person: access.Sender, key: str) -> Response:
-        course.store.roster.end_session(person, key)
-        return RedirectResponse("/sessions", 303)
