@@ -23,7 +23,7 @@ from autograder.service.records.marking import assignments, marking
 from autograder.service.records.marking.assignments import Assignment
 from autograder.service.records.marks import alike_digest
 from autograder.service.records.people import Person
-from autograder.service.records.roster import teams
+from autograder.service.records.roster import roster, teams
 from autograder.service.records.rules import Rules
 from autograder.service.records.submissions.intake import keep_draft
 from autograder.service.running.server import Server, open_server
@@ -145,7 +145,7 @@ def fill(course: Course) -> None:
     staff = course.store.roster.find("instructor")
     assert staff
     lines = "".join(f"learner{n:02d},Learner Number {n},{'AB'[n % 2]}\n" for n in range(60))
-    course.take_roster(f"login,name,section\n{lines}".encode(), staff, dry_run=False)
+    roster.take(course.edit(staff), f"login,name,section\n{lines}".encode(), dry_run=False)
     rules = Rules(due="2031-02-28T23:59:00+01:00", penalty_per_day=0.1, attempts=5)
     rules = replace(rules, requests_until="2131-03-31T23:59:00+02:00")
     course.store.dates.set_rules(FIRST, replace(rules, leaderboard=True), staff)
@@ -171,15 +171,15 @@ def fill(course: Course) -> None:
     course.store.requests.say(entry, staff, answer)
     mark_and_share(course, staff, entry.id)
     for person, decision in ((others[3], {"excused": True}), (others[9], {"points": 5})):
-        decide(course.store.database, time.time(), FIRST, person, decision, staff)
+        decide(course.edit(staff), FIRST, person, decision)
     for text in ("**Exam** in *June*. " + LONG, "- one\n- two"):
-        announce(course.store.database, time.time(), {"text": text}, staff)
+        announce(course.edit(staff), {"text": text})
     lines = "".join(f"The {n % 3}th team,{p.login}\n" for n, p in enumerate(others[20:29]))
     how = {"find": course.store.roster.find, "dry_run": False}
     data = f"team,login\n{lines}".encode()
-    teams.take(course.store.database, time.time(), FIRST, data, staff, **how)
+    teams.take(course.edit(staff), FIRST, data, **how)
     rule = {"drop_lowest": 1, "weights": {SECOND: 2.5}}
-    course_rule.put(course.store.database, time.time(), rule, course.catalog.names, staff)
+    course_rule.put(course.edit(staff), rule, course.catalog.names)
     hand_in(course, others[7], FIRST)
     claim = course.store.claims.claim("test", 600)
     assert claim
@@ -196,12 +196,12 @@ def fill(course: Course) -> None:
 
 def mark_and_share(course: Course, staff: Person, number: int) -> None:
     """Let two people mark an answer of the sample, share comments, and assign the rest."""
-    store = course.store
+    store, edit = course.store, course.edit(staff)
     grace = store.roster.add("grace", "assistant", name="Grace")
     for item, text in ((RUBRIC[0].text, LONG), (RUBRIC[0].text, "Which unit?"), ("", "Good.")):
-        kept_comments.keep(store.database, FIRST, "why", item, text, staff, store.clock())
+        kept_comments.keep(edit, FIRST, "why", item, text)
     for what in (Assignment(FIRST, "why", ""), Assignment("", "", "B")):
-        assignments.assign(store.database, grace, what, staff, store.clock(), remove=False)
+        assignments.assign(edit, grace, what, remove=False)
     store.second_marks.draw(FIRST, "why", 500, staff)
     store.submissions.mark(number, {"why": {"points": 2}}, grace)
     store.second_marks.give(number, "why", {"points": 0.5, "comment": LONG}, staff)

@@ -9,8 +9,7 @@ import sqlalchemy as sa
 from autograder.service.database.database import Database, insert_row
 from autograder.service.database.schema import announcement_reads, announcements, people
 from autograder.service.errors import Refused
-from autograder.service.records import audit_log
-from autograder.service.records.people import Person
+from autograder.service.records.people import Edit, Person
 from autograder.service.records.submissions.submissions import is_id
 from autograder.service.times import date, moment
 
@@ -53,7 +52,7 @@ def list_announcements(
     return [Announcement(*row) for row in rows]
 
 
-def announce(database: Database, now: float, body: Mapping[str, Any], by: Person) -> int:
+def announce(edit: Edit, body: Mapping[str, Any]) -> int:
     """Write an announcement down and return its number.
 
     Args:
@@ -71,39 +70,37 @@ def announce(database: Database, now: float, body: Mapping[str, Any], by: Person
     if not isinstance(section, str):
         raise Refused(422, f"announcement: section: got {str(section)[:60]!r}, expected a name.")
     starts, ends = (date(body.get(x) or None, f"announcement: {x}") for x in ("starts", "ends"))
-    begins = now if starts is None else moment(starts)
-    if ends is not None and moment(ends) <= max(begins, now):
+    begins = edit.now if starts is None else moment(starts)
+    if ends is not None and moment(ends) <= max(begins, edit.now):
         raise Refused(422, f"announcement: ends: got {ends}, expected a time that is to come.")
     row = {"text": text.replace("\0", "").strip(), "section": section, "starts": begins}
-    row |= {"ends": None if ends is None else moment(ends), "written_by": by.id}
-    with database.write() as connection:
+    row |= {"ends": None if ends is None else moment(ends), "written_by": edit.by.id}
+    with edit.database.write() as connection:
         there = sa.select(people.c.id).where(people.c.section == section).limit(1)
         if section and connection.scalar(there) is None:
             problem = f"got {section[:60]!r}, and nobody is in it"
             raise Refused(422, f"announcement: section: {problem}.")
         number = insert_row(connection, announcements, row)
         after = {"text": row["text"], "section": section, "starts": starts, "ends": ends}
-        subject = f"announcement {number}"
-        audit_log.write(connection, now, by.login, "announcement", subject, after=after)
+        edit.log(connection, "announcement", f"announcement {number}", None, after)
     return number
 
 
-def withdraw(database: Database, now: float, number: int, by: Person) -> None:
+def withdraw(edit: Edit, number: int) -> None:
     """Remove an announcement.
 
     Raises:
         Refused: 404, there is none of that number.
     """
     reads, number_column = announcement_reads.c.announcement_id, announcements.c.id
-    with database.write() as connection:
+    with edit.database.write() as connection:
         text = sa.select(announcements.c.text).where(number_column == number)
         before = connection.scalar(text) if is_id(number) else None
         if before is None:
             raise _no_such_announcement(number)
         connection.execute(announcement_reads.delete().where(reads == number))
         connection.execute(announcements.delete().where(number_column == number))
-        subject = f"announcement {number}"
-        audit_log.write(connection, now, by.login, "announcement withdrawn", subject, before)
+        edit.log(connection, "announcement withdrawn", f"announcement {number}", before)
 
 
 def mark_read(database: Database, now: float, number: int, person: Person) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.service.database.database import Records, insert_row
+from autograder.service.database.database import Database, Records, insert_row
 from autograder.service.database.schema import lines, people, tokens
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log, stale_totals
@@ -47,6 +47,19 @@ class Person:
     def is_instructor(self) -> bool:
         """Whether this person runs the course: people, dates, what is published."""
         return self.role == INSTRUCTOR
+
+
+@dataclass(frozen=True)
+class Edit:
+    """What somebody changes in a course: where it is kept, when, and who."""
+
+    database: Database
+    now: float
+    by: Person
+
+    def log(self, connection: sa.Connection, action: str, subject: str, *states: Any) -> None:
+        """Write a line of the audit log: what was before, and what is after, if it says so."""
+        audit_log.write(connection, self.now, self.by.login, action, subject, *states)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from autograder.service.identity.lti.tool import LtiTool
 from autograder.service.identity.sign_in import SignIn
 from autograder.service.records.announcements import list_announcements
 from autograder.service.records.grades.course_rule import CourseRule, course_rule
-from autograder.service.records.people import Person
-from autograder.service.records.roster import roster
+from autograder.service.records.people import Edit, Person
 from autograder.service.records.roster.teams import teams
 from autograder.service.records.store import Store
 from autograder.service.records.submissions.intake import Draft, list_drafts
@@ -122,9 +121,9 @@ class Course:
         with self.store.database.read() as connection:
             return course_rule(connection)
 
-    def take_roster(self, data: bytes, by: Person, *, dry_run: bool) -> dict[str, Any]:
-        """Bring people up to date with a roster; see `roster.take`."""
-        return roster.take(self.store.database, self.store.clock, data, by, dry_run=dry_run)
+    def edit(self, by: Person) -> Edit:
+        """Return what a person changes here now, for what writes it down."""
+        return Edit(self.store.database, self.store.clock(), by)
 
     def labs_for(self, person: Person, also: Iterable[str] = ()) -> list[dict[str, Any]]:
         """Return every lab, and some that are gone, with the dates and attempts of `person`."""

@@ -28,6 +28,7 @@ from autograder.service.identity.lti.people import LtiPeople
 from autograder.service.identity.sign_in import KeySets
 from autograder.service.records.grades.decisions import decide
 from autograder.service.records.outbox import Outbox
+from autograder.service.records.people import Edit
 from autograder.service.records.rules import Rules
 from autograder.service.records.store import Store
 from tests.autograder.service.keys import foreign_key, signing_key
@@ -635,7 +636,7 @@ def test_what_staff_decide_about_a_lab_is_sent_whatever_was_handed_in(
     ada = store.roster.find("ada")
 
     def set_to(**decision: Any) -> None:
-        decide(store.database, time.time(), "01_first", ada, decision, instructor)
+        decide(Edit(store.database, time.time(), instructor), "01_first", ada, decision)
 
     set_to(points=7, max_score=8)
     assert platform.wait(1)[0]["scoreGiven"] == 7 and platform.scores[0]["scoreMaximum"] == 8

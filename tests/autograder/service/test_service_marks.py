@@ -11,7 +11,7 @@ import pytest
 from autograder.records import ManualAnswer, Report, RubricItem
 from autograder.service.records.grades import kept_comments
 from autograder.service.records.marking import marking
-from autograder.service.records.people import INSTRUCTOR, LEARNER, Person
+from autograder.service.records.people import INSTRUCTOR, LEARNER, Edit, Person
 from autograder.service.records.store import Store
 from autograder.service.records.submissions.submissions import Submissions
 
@@ -201,7 +201,7 @@ def test_of_groups_and_marks_at_once_each_answer_gets_one_first_mark(
         number = store.submissions.add(ada, "lab", str(n).encode()).id
         assert store.claims.claim("a", 10) and store.claims.finish(number, "a", REPORT)
         for text in ("Well.", "Why?"):
-            kept_comments.keep(store.database, "lab", "why", "", text, staff, 0.0)
+            kept_comments.keep(Edit(store.database, 0.0, staff), "lab", "why", "", text)
     (group,) = marking.groups(submissions, "lab", "why")
     walk, together, done = marking.Walk("lab", "why"), threading.Barrier(4), list[list[int]]()
 

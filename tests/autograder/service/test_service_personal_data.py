@@ -13,6 +13,7 @@ from autograder.service.database.schema import counts, metadata, pile
 from autograder.service.records import audit_log
 from autograder.service.records.marking import assignments
 from autograder.service.records.marking.assignments import Assignment
+from autograder.service.records.people import Edit
 from autograder.service.records.roster.roster import take
 from autograder.service.records.rules import Rules
 from autograder.service.records.standings.standings import MARKED
@@ -91,10 +92,11 @@ def test_marks_of_somebody_who_left_the_staff_count_as_nobodys(course: Any, tmp_
     by = course.roster.find("staff")
     eve = course.roster.add("Eve", "assistant")
     course.submissions.mark(2, {"why": {"points": 2}}, eve)
-    assignments.assign(course.database, eve, Assignment("lab", "", ""), by, 1e9, remove=False)
+    edit = Edit(course.database, 1e9, by)
+    assignments.assign(edit, eve, Assignment("lab", "", ""), remove=False)
     course.second_marks.draw("lab", "why", 9, by)
     course.second_marks.give(1, "why", {"points": 2}, eve)
-    take(course.database, course.clock, b"login,role\nEve,learner\n", by, dry_run=False)
+    take(edit, b"login,role\nEve,learner\n", dry_run=False)
     assert main(["person", "Eve", "--data", str(tmp_path), "--remove"]) == 0
     assert "Eve" not in everything(course) and str(course.submissions.report(2)).count("2.0") > 1
     marked = sa.select(counts.c.words, counts.c.number).where(counts.c.kind == MARKED)

@@ -20,6 +20,7 @@ from autograder.service.database.backups import backup
 from autograder.service.errors import StartError
 from autograder.service.records.grades import course_rule
 from autograder.service.records.grades.decisions import decide, read_decisions
+from autograder.service.records.people import Edit
 from autograder.service.records.store import Store
 
 ROOT = Path(__file__).parents[3]
@@ -94,9 +95,9 @@ def test_two_of_staff_may_say_the_same_at_once(make_postgres: Any) -> None:
                 for number in range(15):
                     at_once.wait()
                     rule = {"drop_lowest": number % 3, "weights": {"lab": 1.0 + number}}
-                    course_rule.put(store.database, 0.0, rule, ["lab"], staff)
+                    course_rule.put(Edit(store.database, 0.0, staff), rule, ["lab"])
                     points = {"points": number, "max_score": 20}
-                    decide(store.database, 0.0, "lab", ada, points, staff)
+                    decide(Edit(store.database, 0.0, staff), "lab", ada, points)
             except BaseException:
                 at_once.abort()
                 raise

@@ -12,7 +12,7 @@ from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service.database.schema import best_times, counts, pile, standings, sums
 from autograder.service.records.grades.decisions import decide
 from autograder.service.records.marking import marking
-from autograder.service.records.people import LEARNER
+from autograder.service.records.people import LEARNER, Edit
 from autograder.service.records.roster import teams
 from autograder.service.records.roster.roster import take
 from autograder.service.records.rules import Rules
@@ -70,6 +70,10 @@ class Days:
         self.other = self.store.roster.add("other", "assistant")
         self.learners = [self.store.roster.add(f"learner{n}", LEARNER) for n in range(4)]
 
+    @property
+    def edit(self) -> Edit:
+        return Edit(self.store.database, self.now, self.by)
+
     def happens(self) -> None:
         self.now += 3600
         grading = [self.hand_in, self.grade, self.grade, self.grade, self.mark]
@@ -124,7 +128,7 @@ class Days:
     def section(self) -> None:
         lines = (f"{p.login},{self.rng.choice('AB')}" for p in self.rng.sample(self.learners, 2))
         data = "\n".join(("login,section", *lines)).encode()
-        take(self.store.database, self.store.clock, data, self.by, dry_run=False)
+        take(self.edit, data, dry_run=False)
 
     def again(self) -> None:
         for number in self.numbers()[:3]:
@@ -159,24 +163,18 @@ class Days:
         )
         lab = self.rng.choice(LABS)
         for learner in self.store.roster.learners()[:2]:
-            decide(self.store.database, self.now, lab, learner, decision, self.by)
+            decide(self.edit, lab, learner, decision)
 
     def team(self) -> None:
         lab, here = self.rng.choice(LABS), [p.login for p in self.store.roster.learners()]
         lines = "".join(f"{login},{self.rng.choice(('', 'a', 'b'))}\n" for login in here)
         how = {"find": self.store.roster.find, "dry_run": False}
         data = f"login,team\n{lines}".encode()
-        teams.take(self.store.database, self.now, lab, data, self.by, **how)
+        teams.take(self.edit, lab, data, **how)
 
     def role(self) -> None:
         login, role = self.rng.choice(self.learners).login, self.rng.choice((LEARNER, "assistant"))
-        take(
-            self.store.database,
-            self.store.clock,
-            f"login,role\n{login},{role}\n".encode(),
-            self.by,
-            dry_run=False,
-        )
+        take(self.edit, f"login,role\n{login},{role}\n".encode(), dry_run=False)
 
 
 def test_counts_are_kept_by_whatever_changes_a_grade(database_url: Any) -> None:

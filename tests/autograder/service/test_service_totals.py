@@ -20,7 +20,7 @@ from autograder.service.database.schema import course_totals, decisions
 from autograder.service.records import personal_data, stale_totals
 from autograder.service.records.grades import course_rule
 from autograder.service.records.grades.decisions import decide
-from autograder.service.records.people import Person
+from autograder.service.records.people import Edit, Person
 from autograder.service.records.roster import roster, teams
 from autograder.service.records.rules import Rules
 from autograder.service.records.store import Store
@@ -50,6 +50,10 @@ class Course:
     @property
     def learners(self) -> list[Person]:
         return self.store.roster.learners()
+
+    @property
+    def edit(self) -> Edit:
+        return Edit(self.store.database, self.now, self.staff)
 
     def live(self) -> None:
         """Let a term go by."""
@@ -104,16 +108,16 @@ class Course:
         choice = [{"excused": True}, {"points": 2, "max_score": self.rng.choice([5, 8])}, {}]
         for person in self.some(7):
             decision = self.rng.choice(choice)
-            decide(self.store.database, self.now, lab, person, decision, self.staff)
+            decide(self.edit, lab, person, decision)
 
     def team(self, lab: str) -> None:
         rows = "".join(f"{p.login},{self.rng.choice(['', 'a', 'b'])}\n" for p in self.learners)
         how = {"find": self.store.roster.find, "dry_run": False}
         data = f"login,team\n{rows}".encode()
-        teams.take(self.store.database, self.now, lab, data, self.staff, **how)
+        teams.take(self.edit, lab, data, **how)
 
     def put(self, rule: dict[str, Any]) -> None:
-        course_rule.put(self.store.database, self.now, rule, LABS, self.staff)
+        course_rule.put(self.edit, rule, LABS)
 
     def regrade(self) -> None:
         graded = [e for e in self.store.submissions.all() if e.state == "graded"]
@@ -127,7 +131,7 @@ class Course:
             self.rng.choice(["learner", "assistant"]),
         )
         data = f"login,role\n{login},{role}\n".encode()
-        roster.take(self.store.database, self.store.clock, data, self.staff, dry_run=False)
+        roster.take(self.edit, data, dry_run=False)
 
     def come_and_go(self) -> None:
         with self.store.database.write() as connection:
@@ -233,7 +237,7 @@ def test_a_change_that_names_nobody_is_found(database_url: Any) -> None:
     course = Course(database_url, 0)
     with closing(course.store) as store:
         one = {"points": 1, "max_score": 5}
-        decide(store.database, START, LABS[0], course.learners[0], one, course.staff)
+        decide(Edit(store.database, START, course.staff), LABS[0], course.learners[0], one)
         assert_as_counted_anew(store)
         with store.database.write() as connection:
             connection.execute(decisions.update().values(points=4.0, max_score=5.0))
@@ -252,7 +256,7 @@ def test_a_lab_that_is_handed_in_just_before_it_closes_is_not_missing(database_u
         ada, bob = course.learners[-2:]
         data = f"login,team\n{ada.login},a\n{bob.login},a\n".encode()
         how = {"find": store.roster.find, "dry_run": False}
-        teams.take(store.database, START, LABS[0], data, course.staff, **how)
+        teams.take(Edit(store.database, START, course.staff), LABS[0], data, **how)
         assert_as_counted_anew(store)
         slow.submissions.add(ada, LABS[0], b"in time")
         assert_as_counted_anew(store)
@@ -273,7 +277,7 @@ def test_whoever_is_graded_while_totals_are_worked_out_stays_stale(
             course.hand_in(person, LABS[3])
         assert_as_counted_anew(store)
         ada, bob, eve = course.learners[:3]
-        decide(store.database, course.now, LABS[3], ada, {"excused": True}, course.staff)
+        decide(Edit(store.database, course.now, course.staff), LABS[3], ada, {"excused": True})
         with other.database.write() as connection:  # she is named already, by what is written
             stale_totals.name(connection, [ada.id])
             hers = decisions.c.person_id == ada.id
@@ -285,10 +289,10 @@ def test_whoever_is_graded_while_totals_are_worked_out_stays_stale(
         def grade_another(*executed: Any) -> None:
             if waits and "INSERT INTO course_totals" in executed[2]:
                 mark = {"points": 2, "max_score": 9}
-                decide(other.database, course.now, LABS[3], waits.pop(), mark, course.staff)
+                decide(Edit(other.database, course.now, course.staff), LABS[3], waits.pop(), mark)
 
         sa.event.listen(store.database.engine, "after_cursor_execute", grade_another)
-        decide(store.database, course.now, LABS[3], bob, {"excused": True}, course.staff)
+        decide(Edit(store.database, course.now, course.staff), LABS[3], bob, {"excused": True})
         bring_up_to_date(store.submissions)
         assert named(store) == [eve.id]
         assert_as_counted_anew(store)
@@ -322,7 +326,7 @@ def test_totals_are_right_after_several_write_and_work_them_out_at_once(database
                     if number % 2:
                         decision = {"points": 2, "max_score": 5} if number % 3 else {}
                         mine = learners[seed]
-                        decide(store.database, 0.0, lab, mine, decision, course.staff)
+                        decide(Edit(store.database, 0.0, course.staff), lab, mine, decision)
                     bring_up_to_date(store.submissions)
             except Exception as error:
                 failures.append(error)
@@ -351,7 +355,7 @@ def many(database_url: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Course]
             course.now = START + DAY
             course.hand_in(person, lab)
         text = "login\n" + "".join(f"m{number:04}\n" for number in range(MANY))
-        roster.take(store.database, store.clock, text.encode(), course.staff, dry_run=False)
+        roster.take(Edit(store.database, store.clock(), course.staff), text.encode(), dry_run=False)
         yield course
 
 
@@ -466,7 +470,7 @@ def test_a_page_says_in_words_that_totals_are_worked_out_anew(running: Any, brow
     running.server.course.totals.stop()
     text = "login\n" + "".join(f"m{number:04}\n" for number in range(600))
     instructor = store.roster.find("instructor")
-    roster.take(store.database, store.clock, text.encode(), instructor, dry_run=False)
+    roster.take(Edit(store.database, store.clock(), instructor), text.encode(), dry_run=False)
     browser.log_in(running.staff.token)
     words = "Course totals are being worked out anew"
     assert words in (page := browser.get("/gradebook?sort=-course")).text

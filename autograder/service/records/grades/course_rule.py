@@ -7,11 +7,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.service.database.database import Database
 from autograder.service.database.schema import DROP_LOWEST, facts, weights
 from autograder.service.errors import Refused
-from autograder.service.records import audit_log
-from autograder.service.records.people import Person
+from autograder.service.records.people import Edit
 
 _MOST_DROPPED, _MOST_WEIGHT = 100, 1e6
 _MISSING = (
@@ -71,25 +69,21 @@ def course_rule(connection: sa.Connection) -> CourseRule:
     return CourseRule(int(drop or 0), {row.lab: row.weight for row in rows})
 
 
-def put(
-    database: Database, now: float, body: Mapping[str, Any], labs: Collection[str], by: Person
-) -> CourseRule:
+def put(edit: Edit, body: Mapping[str, Any], labs: Collection[str]) -> CourseRule:
     """Replace the course rule; what `body` leaves out stays.
 
     Raises:
         Refused: 422, something is malformed, or names no lab.
     """
-    with database.write() as connection:
+    with edit.database.write() as connection:
         _wait_for_turn(connection)
         before = course_rule(connection)
         rule = read_rule({**before.to_dict(), **body}, labs)
-        put_rule(connection, now, before, rule, by)
+        put_rule(connection, edit, before, rule)
     return rule
 
 
-def put_rule(
-    connection: sa.Connection, now: float, before: CourseRule, rule: CourseRule, by: Person
-) -> None:
+def put_rule(connection: sa.Connection, edit: Edit, before: CourseRule, rule: CourseRule) -> None:
     """Write down a rule instead of the one that held, and who says so."""
     _wait_for_turn(connection)
     connection.execute(facts.delete().where(facts.c.name == DROP_LOWEST))
@@ -98,8 +92,7 @@ def put_rule(
     if rule.weights:
         rows = [{"lab": lab, "weight": weight} for lab, weight in rule.weights.items()]
         connection.execute(weights.insert(), rows)
-    both = (before.to_dict(), rule.to_dict())
-    audit_log.write(connection, now, by.login, "course rule", "course total", *both)
+    edit.log(connection, "course rule", "course total", before.to_dict(), rule.to_dict())
 
 
 def _wait_for_turn(connection: sa.Connection) -> None:

@@ -13,11 +13,10 @@ import sqlalchemy as sa
 from autograder.service.database.database import Database
 from autograder.service.database.schema import decisions, people
 from autograder.service.errors import Refused
-from autograder.service.records import audit_log
 from autograder.service.records.calendar import HELD_LABS
 from autograder.service.records.marks import comment_of
 from autograder.service.records.outbox import touch_people
-from autograder.service.records.people import LEARNER, Person
+from autograder.service.records.people import LEARNER, Edit, Person
 from autograder.service.records.standings.standings import lab_points, restand
 
 _COMMENT_CHARS = 2_000
@@ -57,9 +56,7 @@ def read_decisions(
     return [Decision(*row) for row in database.rows(query)]
 
 
-def decide(
-    database: Database, now: float, lab: str, learner: Person, body: Mapping[str, Any], by: Person
-) -> None:
+def decide(edit: Edit, lab: str, learner: Person, body: Mapping[str, Any]) -> None:
     """Set a decision: `excused`, or `points` (of `max_score`, if given); neither takes it back.
 
     Raises:
@@ -70,15 +67,15 @@ def decide(
         raise Refused(409, f"grade: {learner.login} is {learner.role}: only learners have one.")
     key = (decisions.c.person_id == learner.id) & (decisions.c.lab == lab)
     theirs = sa.select(people.c.id).where(people.c.id == learner.id)
-    with database.write() as connection:
+    with edit.database.write() as connection:
         connection.execute(theirs.with_for_update(key_share=True))  # of two, one decides at a time
         before = connection.execute(sa.select(*_COLUMNS).where(key)).first()
-        decision = _read(body, learner.id, lab, now, lab_points(connection).get(lab))
+        decision = _read(body, learner.id, lab, edit.now, lab_points(connection).get(lab))
         connection.execute(decisions.delete().where(key))
         if decision is not None:
             connection.execute(decisions.insert().values(asdict(decision)))
         states = [_plain(d) for d in (Decision(*before) if before else None, decision)]
-        audit_log.write(connection, now, by.login, "lab grade", f"{lab}: {learner.login}", *states)
+        edit.log(connection, "lab grade", f"{lab}: {learner.login}", *states)
         touch_people(connection, lab, [learner.id])
         restand(connection, lab, learner.id)
 

@@ -14,8 +14,7 @@ import sqlalchemy as sa
 from autograder.service.database.database import Database
 from autograder.service.database.schema import kept_comments
 from autograder.service.errors import Refused
-from autograder.service.records import audit_log
-from autograder.service.records.people import Person
+from autograder.service.records.people import Edit
 
 _CHARS = 500
 _MOST = 200  # of a question; nobody reads more
@@ -41,9 +40,7 @@ def of_question(database: Database, lab: str, question: str) -> list[KeptComment
     return [KeptComment(*row) for row in database.rows(query)]
 
 
-def keep(
-    database: Database, lab: str, question: str, item: object, text: object, by: Person, now: float
-) -> str:
+def keep(edit: Edit, lab: str, question: str, item: object, text: object) -> str:
     """Keep a comment, unless it is there; return it as it is kept, on one line.
 
     Raises:
@@ -52,11 +49,11 @@ def keep(
     comment = read(lab, question, item, text)
     column = kept_comments.c
     count = sa.select(sa.func.count()).select_from(kept_comments)
-    with database.write() as connection:
+    with edit.database.write() as connection:
         here = count.where(column.lab == lab, column.question == question)
         if (connection.scalar(here) or 0) >= _MOST:
             raise Refused(409, f"comment: {question} has {_MOST} comments: remove some.")
-        add(connection, now, by, comment)
+        add(connection, edit, comment)
     return comment["text"]
 
 
@@ -75,11 +72,11 @@ def read(lab: str, question: str, item: object, text: object) -> dict[str, str]:
     return {"lab": lab, "question": question, "item": item, "text": text}
 
 
-def add(connection: sa.Connection, now: float, by: Person, comment: dict[str, str]) -> None:
+def add(connection: sa.Connection, edit: Edit, comment: dict[str, str]) -> None:
     """Keep a comment that `read` has let through, unless it is there."""
     if connection.execute(_ADD, {**comment, "digest": _digest(comment)}).rowcount:
-        subject = f"{comment['lab']}: {comment['question']}"
-        audit_log.write(connection, now, by.login, "keep comment", subject, after=comment)
+        where = f"{comment['lab']}: {comment['question']}"
+        edit.log(connection, "keep comment", where, None, comment)
 
 
 def find_unkept(
@@ -118,19 +115,16 @@ def count_uses(connection: sa.Connection, lab: str, uses: Counter[tuple[str, str
         connection.execute(change.values(uses=column.uses + number))
 
 
-def remove(
-    database: Database, number: int, lab: str, question: str, by: Person, now: float
-) -> None:
+def remove(edit: Edit, number: int, lab: str, question: str) -> None:
     """Take a comment off the list; marks that say it stay.
 
     Raises:
         Refused: 404, there is none.
     """
-    comment = next((c for c in of_question(database, lab, question) if c.id == number), None)
-    with database.write() as connection:
+    comment = next((c for c in of_question(edit.database, lab, question) if c.id == number), None)
+    with edit.database.write() as connection:
         is_comment = kept_comments.c.id == number
         deleted = comment and connection.execute(kept_comments.delete().where(is_comment)).rowcount
         if comment is None or not deleted:
             raise Refused(404, f"comment {number}: {question[:100]}: there is none.")
-        before = asdict(comment)
-        audit_log.write(connection, now, by.login, "remove comment", f"{lab}: {question}", before)
+        edit.log(connection, "remove comment", f"{lab}: {question}", asdict(comment))

@@ -13,9 +13,8 @@ import sqlalchemy as sa
 from autograder.service.database.database import Database
 from autograder.service.database.schema import assignments, counts, people
 from autograder.service.errors import Refused
-from autograder.service.records import audit_log
 from autograder.service.records.marking.marking import Pile, add_shares, shares
-from autograder.service.records.people import STAFF, Person
+from autograder.service.records.people import STAFF, Edit, Person
 from autograder.service.records.standings.standings import MARKED
 
 
@@ -105,9 +104,7 @@ def find_marker(database: Database, person: Person) -> Marker | None:
     return next((m for m in markers(database) if m.id == person.id and m.assigned), None)
 
 
-def assign(
-    database: Database, person: Person, what: Assignment, by: Person, now: float, *, remove: bool
-) -> None:
+def assign(edit: Edit, person: Person, what: Assignment, *, remove: bool) -> None:
     """Assign something to somebody of the staff to mark; `remove` ends that.
 
     Raises:
@@ -117,7 +114,7 @@ def assign(
         raise Refused(422, f"assign: {person.login} is {person.role} here: expected staff.")
     row = {"person_id": person.id, **asdict(what)}
     is_row = sa.and_(*(assignments.c[name] == value for name, value in row.items()))
-    with database.write() as connection:
+    with edit.database.write() as connection:
         there = connection.execute(sa.select(assignments).where(is_row)).first()
         if remove and there is None:
             raise Refused(404, f"assign: {person.login} has no such assignment.")
@@ -127,4 +124,4 @@ def assign(
             )
             connection.execute(change)
             action = "take assignment back" if remove else "assign"
-            audit_log.write(connection, now, by.login, action, person.login, after=asdict(what))
+            edit.log(connection, action, person.login, None, asdict(what))

@@ -5,7 +5,7 @@ gradebook, and everything back when a roster or an enrolment names them again.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from autograder.service.records.people import (
     FORMER,
     LEARNER,
     PERSON,
+    Edit,
     Person,
     Roster,
     login_of,
@@ -66,14 +67,7 @@ def counts(database: Database) -> dict[str, int]:
 
 
 def give_many(
-    database: Database,
-    now: float,
-    by: Person,
-    *,
-    kind: str,
-    ends: float,
-    section: str = "",
-    renew: bool = False,
+    edit: Edit, *, kind: str, ends: float, section: str = "", renew: bool = False
 ) -> list[tuple[Person, str]]:
     """Return the learners, or those of a section, each with a new token or link; in one step.
 
@@ -89,10 +83,10 @@ def give_many(
         raise Refused(422, f"tokens: got {kind[:40]!r}, expected one of {', '.join(KINDS)}.")
     whom = people.c.role == LEARNER
     whom &= people.c.section == section if section else sa.true()
-    if section and database.first(sa.select(people.c.id).where(whom).limit(1)) is None:
+    if section and edit.database.first(sa.select(people.c.id).where(whom).limit(1)) is None:
         raise Refused(422, f"tokens: section: got {section[:60]!r}, and no learner is in it.")
     whom &= sa.true() if renew or kind == "link" else ~_HAS_TOKEN
-    with database.write() as connection:
+    with edit.database.write() as connection:
         query = sa.select(*PERSON).where(whom).order_by(people.c.login)
         learners = [Person(*row) for row in connection.execute(query)]
         new_tokens = _fresh(set(connection.scalars(sa.select(tokens.c.key))), len(learners))
@@ -100,14 +94,14 @@ def give_many(
             chosen = sa.select(people.c.id).where(whom)
             connection.execute(tokens.delete().where(tokens.c.person_id.in_(chosen)))
         if learners:
-            alike = {"kind": KINDS[kind], "created_at": now, "expires_at": ends}
+            alike = {"kind": KINDS[kind], "created_at": edit.now, "expires_at": ends}
             rows = [
                 {**alike, "person_id": who.id, "key": key_of(token), "digest": digest(token)}
                 for who, token in zip(learners, new_tokens, strict=True)
             ]
             connection.execute(tokens.insert(), rows)
         logins = (person.login for person in learners)
-        audit_log.write_each(connection, now, by.login, kind, logins)
+        audit_log.write_each(connection, edit.now, edit.by.login, kind, logins)
     return list(zip(learners, new_tokens, strict=True))
 
 
@@ -122,21 +116,21 @@ def _fresh(taken: set[str], count: int) -> list[str]:
     return new_tokens
 
 
-def remove(database: Database, clock: Callable[[], float], person: Person, by: Person) -> None:
+def remove(edit: Edit, person: Person) -> None:
     """Remove somebody from the course; their work and grades stay on record.
 
     Raises:
-        Refused: 409, it is `by`, or they have left before.
+        Refused: 409, it is who asks, or they have left before.
     """
-    if person.id == by.id:
+    if person.id == edit.by.id:
         raise Refused(409, "remove: this is you: somebody else can remove you.")
     is_person = (people.c.id == person.id) & (people.c.role != FORMER)
-    with database.write() as connection:
+    with edit.database.write() as connection:
         changed = connection.execute(people.update().where(is_person).values(role=FORMER))
         if not changed.rowcount:
             raise Refused(409, f"remove: {person.login}: has left the course already.")
         connection.execute(tokens.delete().where(tokens.c.person_id == person.id))
-        audit_log.write(connection, clock(), by.login, "role", person.login, person.role, FORMER)
+        edit.log(connection, "role", person.login, person.role, FORMER)
         restand_people(connection, person.id)
 
 

@@ -13,16 +13,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.service.database.database import Database
 from autograder.service.database.schema import people
 from autograder.service.errors import Refused
-from autograder.service.records import audit_log
 from autograder.service.records.csv_files import Lines, table
 from autograder.service.records.people import (
     ASSISTANT,
     FORMER,
     INSTRUCTOR,
     LEARNER,
+    Edit,
     Person,
     add_person,
     login_key,
@@ -175,9 +174,7 @@ _CHECKED: dict[str, Callable[[str], str]] = {
 }
 
 
-def take(
-    database: Database, clock: Callable[[], float], data: bytes, by: Person, *, dry_run: bool
-) -> dict[str, Any]:
+def take(edit: Edit, data: bytes, *, dry_run: bool) -> dict[str, Any]:
     """Bring people up to date with a roster, in one transaction; a dry run only says what it would.
 
     Return how many were added, changed, unchanged and removed (nobody ever is), the problems, and
@@ -191,7 +188,7 @@ def take(
     done = Counter(added=0, changed=0, unchanged=0, removed=0)
     changes: list[dict[str, Any]] = []
     moved: list[int] = []
-    with database.read() if dry_run else database.write() as connection:
+    with edit.database.read() if dry_run else edit.database.write() as connection:
         rows = connection.execute(sa.select(people))
         there = {row.login_key: dict(row._mapping) for row in rows}
         owners = _owners_of_emails(lines, there)
@@ -199,7 +196,7 @@ def take(
             member = there.get(login_key(line.login))
             if member is not None and member["role"] == FORMER:
                 line = replace(line, says={"role": LEARNER, **line.says})
-            if problem := _problem(line, member, by) or _find_shared_email(line, owners):
+            if problem := _problem(line, member, edit.by) or _find_shared_email(line, owners):
                 problems.append({"line": line.number, "reason": problem})
             else:
                 comes_to, before, after = _change(line, member)
@@ -208,7 +205,7 @@ def take(
                     shown = {"login": line.login, "before": before, "after": after}
                     changes += [shown] if len(changes) < _MOST_SHOWN else []
                     if not dry_run:
-                        _take(connection, line, member, clock(), by)
+                        _take(connection, edit, line, member)
                     if member is not None and not {"role", "section"}.isdisjoint(after):
                         moved.append(member["id"])
         if moved and not dry_run:
@@ -267,13 +264,13 @@ def _change(
 
 
 def _take(
-    connection: sa.Connection, line: Line, member: Mapping[str, Any] | None, now: float, by: Person
+    connection: sa.Connection, edit: Edit, line: Line, member: Mapping[str, Any] | None
 ) -> None:
     """Write down what a line changes."""
     _, before, after = _change(line, member)
     if member is None:
-        add_person(connection, {**_new(line), **after, "created_at": now})
+        add_person(connection, {**_new(line), **after, "created_at": edit.now})
     else:
         connection.execute(people.update().where(people.c.id == member["id"]).values(after))
     action = "role" if "role" in after else "roster"
-    audit_log.write(connection, now, by.login, action, line.login, before, after)
+    edit.log(connection, action, line.login, before, after)

@@ -28,10 +28,9 @@ from autograder.service.database.schema import (
     team_members,
 )
 from autograder.service.errors import Refused
-from autograder.service.records import audit_log
 from autograder.service.records.csv_files import table
 from autograder.service.records.outbox import touch
-from autograder.service.records.people import LEARNER, Person, require_printable
+from autograder.service.records.people import LEARNER, Edit, Person, require_printable
 
 _COLUMNS = {"team", "login"}
 _MOST_LINES = 60_000
@@ -85,14 +84,7 @@ def rows(listed: list[Team]) -> list[list[str]]:
 
 
 def take(
-    database: Database,
-    now: float,
-    lab: str,
-    data: bytes,
-    by: Person,
-    *,
-    find: Callable[[str], Person | None],
-    dry_run: bool,
+    edit: Edit, lab: str, data: bytes, *, find: Callable[[str], Person | None], dry_run: bool
 ) -> list[Change]:
     """Put people into the teams of a CSV; a dry run only says what it would change.
 
@@ -104,7 +96,7 @@ def take(
     """
     says = _read(data, find)
     changes = []
-    with database.read() if dry_run else database.write() as connection:
+    with edit.database.read() if dry_run else edit.database.write() as connection:
         here = team_members.c.lab == lab
         query = sa.select(team_members.c.person_id, team_members.c.team).where(here)
         held = {row[0]: row[1] for row in connection.execute(query)}
@@ -120,8 +112,7 @@ def take(
             if team is not None:
                 row = {"lab": lab, "person_id": person.id, "team": team}
                 connection.execute(team_members.insert().values(row))
-            subject = f"{lab}: {person.login}"
-            audit_log.write(connection, now, by.login, "team", subject, before, team)
+            edit.log(connection, "team", f"{lab}: {person.login}", before, team)
     return changes
 
 

@@ -20,7 +20,6 @@ from autograder.service.database import backups, schema
 from autograder.service.database.backups import Rows
 from autograder.service.database.database import Database
 from autograder.service.errors import Refused, StartError
-from autograder.service.records import audit_log
 from autograder.service.records.calendar import calendar
 from autograder.service.records.grades import kept_comments
 from autograder.service.records.grades.course_rule import (
@@ -29,7 +28,7 @@ from autograder.service.records.grades.course_rule import (
     put_rule,
     read_rule,
 )
-from autograder.service.records.people import Person
+from autograder.service.records.people import Edit
 from autograder.service.records.rules import DATES, Rules
 from autograder.service.records.terms.schedule import FIELDS, difference, put_rules
 
@@ -218,13 +217,7 @@ class Import:
 
 
 def take(
-    database: Database,
-    now: float,
-    body: Mapping[str, Any],
-    rubrics: Mapping[str, Rubrics],
-    by: Person,
-    *,
-    dry_run: bool,
+    edit: Edit, body: Mapping[str, Any], rubrics: Mapping[str, Rubrics], *, dry_run: bool
 ) -> dict[str, Any]:
     """Apply the plan `body["term"]`, moved as `Move.read` says; return what that changes.
 
@@ -235,10 +228,10 @@ def take(
     """
     term = Plan.read(body.get("term"))
     move = Move.read(body, term.labs.values())
-    with database.read() if dry_run else database.write() as connection:
+    with edit.database.read() if dry_run else edit.database.write() as connection:
         changes = _import(connection, term, move, rubrics)
         if not dry_run:
-            _put(connection, now, changes, by)
+            _put(connection, edit, changes)
     return changes.to_dict()
 
 
@@ -291,14 +284,14 @@ def _fresh(
     return fresh
 
 
-def _put(connection: sa.Connection, now: float, plan: Import, by: Person) -> None:
+def _put(connection: sa.Connection, edit: Edit, plan: Import) -> None:
     """Write down what an import changes, with a line of its own if it is anything."""
     for lab, (before, after) in plan.rules.items():
-        put_rules(connection, now, lab, before or Rules(), after, by)
+        put_rules(connection, edit, lab, before or Rules(), after)
     if plan.rule[0] != plan.rule[1]:
-        put_rule(connection, now, *plan.rule, by)
+        put_rule(connection, edit, *plan.rule)
     for comment in plan.comments:
-        kept_comments.add(connection, now, by, comment)
+        kept_comments.add(connection, edit, comment)
     if plan.rules or plan.comments or plan.rule[0] != plan.rule[1]:
         counts = {n: v for n, v in plan.to_dict().items() if isinstance(v, int)}
-        audit_log.write(connection, now, by.login, "import term", "course", after=counts)
+        edit.log(connection, "import term", "course", None, counts)

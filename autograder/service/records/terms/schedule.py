@@ -11,7 +11,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.service.database.database import Database, Records
+from autograder.service.database.database import Records
 from autograder.service.database.schema import (
     accommodations,
     decisions,
@@ -24,23 +24,19 @@ from autograder.service.records import audit_log
 from autograder.service.records.calendar import Calendar, calendar
 from autograder.service.records.csv_files import table
 from autograder.service.records.outbox import touch, touch_people
-from autograder.service.records.people import Person
+from autograder.service.records.people import Edit, Person
 from autograder.service.records.rules import DATES, Rules
 from autograder.service.records.standings.standings import restand, restand_lab, restand_people
 from autograder.service.times import format_local, later, moment
 
 
-def put_rules(
-    connection: sa.Connection, now: float, lab: str, before: Rules, rules: Rules, by: Person
-) -> None:
+def put_rules(connection: sa.Connection, edit: Edit, lab: str, before: Rules, rules: Rules) -> None:
     """Write down what holds for a lab instead of what did, who says so, and whom it concerns."""
     connection.execute(lab_rules.delete().where(lab_rules.c.lab == lab))
     connection.execute(lab_rules.insert().values(lab=lab, **rules.to_dict()))
-    held = (before.to_dict(), rules.to_dict())
-    audit_log.write(connection, now, by.login, "dates", lab, *held)
+    edit.log(connection, "dates", lab, before.to_dict(), rules.to_dict())
     if before.held != rules.held:
-        action = "grades held back" if rules.held else "grades released"
-        audit_log.write(connection, now, by.login, action, lab)
+        edit.log(connection, "grades held back" if rules.held else "grades released", lab)
     touch(connection, submissions.c.lab == lab)
     decided = sa.select(decisions.c.person_id).where(decisions.c.lab == lab)
     touch_people(connection, lab, decided)
@@ -60,7 +56,7 @@ class Dates(Records):
         """Set the rules of a lab."""
         with self.database.write() as connection:
             before = calendar(connection).rules.get(lab, Rules())
-            put_rules(connection, self.clock(), lab, before, rules, by)
+            put_rules(connection, Edit(self.database, self.clock(), by), lab, before, rules)
 
     def extend(self, lab: str, learner: Person, due: str | None, by: Person) -> Rules:
         """Give a learner until `due`, or take that back; return what holds for them now.
@@ -200,33 +196,24 @@ def _require_seen(seen: str | None, held: Mapping[str, Rules], labs: Iterable[st
 
 
 def take(
-    database: Database,
-    now: float,
-    says: Mapping[str, dict[str, Any]],
-    by: Person,
-    *,
-    dry_run: bool,
-    seen: str | None = None,
+    edit: Edit, says: Mapping[str, dict[str, Any]], *, dry_run: bool, seen: str | None = None
 ) -> list[Change]:
     """Apply a schedule in one transaction; a dry run only says what it would change.
 
     Args:
-        database: of the course, at the time `now`.
         says: the rules of each lab that are to change.
-        by: who says so.
-        dry_run: whether nothing changes.
-        seen: the `digest` of the rules that `by` saw: of these labs, or of all.
+        seen: the `digest` of the rules that whoever changes them saw: of these labs, or of all.
 
     Raises:
         Refused: 409, others hold by now than were seen; 422, the rules of a lab are malformed.
     """
     changes = []
-    with database.read() if dry_run else database.write() as connection:
+    with edit.database.read() if dry_run else edit.database.write() as connection:
         held = calendar(connection).rules
         for lab, values in says.items():
             before = held.get(lab, Rules())
             after = _read(lab, {**before.to_dict(), **values})
-            changes += _put(connection, now, lab, before, after, by, dry_run=dry_run)
+            changes += _put(connection, edit, lab, before, after, dry_run=dry_run)
         if changes:  # a form that is sent twice changes nothing the second time
             _require_seen(seen, held, says)
     return changes
@@ -239,15 +226,7 @@ def _read(lab: str, values: dict[str, Any]) -> Rules:
         raise Refused(422, f"schedule: {lab}: {error}") from error
 
 
-def shift(
-    database: Database,
-    now: float,
-    weeks: object,
-    by: Person,
-    *,
-    dry_run: bool,
-    seen: str | None = None,
-) -> list[Change]:
+def shift(edit: Edit, weeks: object, *, dry_run: bool, seen: str | None = None) -> list[Change]:
     """Move every date of every lab, and every extension, by so many weeks, back by a negative one.
 
     Raises:
@@ -258,7 +237,7 @@ def shift(
         expected = f"-{_MOST_WEEKS} to {_MOST_WEEKS}, and not 0"
         raise Refused(422, f"schedule: weeks: got {str(weeks)[:40]!r}, expected {expected}.")
     changes = []
-    with database.read() if dry_run else database.write() as connection:
+    with edit.database.read() if dry_run else edit.database.write() as connection:
         held = calendar(connection).rules
         _require_seen(seen, held, held)
         rules = sorted(held.items())
@@ -271,7 +250,7 @@ def shift(
                 if (text := getattr(before, name)) is not None
             }
             after = replace(before, **moved)
-            changes += _put(connection, now, lab, before, after, by, dry_run=dry_run)
+            changes += _put(connection, edit, lab, before, after, dry_run=dry_run)
             if before == after and not dry_run:
                 restand_lab(connection, lab)
     return changes
@@ -285,20 +264,13 @@ def _shift_extensions(connection: sa.Connection, weeks: int) -> None:
 
 
 def _put(
-    connection: sa.Connection,
-    now: float,
-    lab: str,
-    before: Rules,
-    after: Rules,
-    by: Person,
-    *,
-    dry_run: bool,
+    connection: sa.Connection, edit: Edit, lab: str, before: Rules, after: Rules, *, dry_run: bool
 ) -> list[Change]:
     """Set the rules of a lab, unless it is a dry run; return what that changes, if anything."""
     if before == after:
         return []
     if not dry_run:
-        put_rules(connection, now, lab, before, after, by)
+        put_rules(connection, edit, lab, before, after)
     return [difference(lab, before, after)]
 
 

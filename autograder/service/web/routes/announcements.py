@@ -32,11 +32,11 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @api.post("/announcements", status_code=201, openapi_extra=openapi.ANNOUNCEMENT)
     def write(by: access.Staff, body: Json) -> dict[str, Any]:
-        return {"id": announce(database, clock(), body, by)}
+        return {"id": announce(course.edit(by), body)}
 
     @api.delete("/announcements/{number}", status_code=204)
     def remove(by: access.Staff, number: int) -> None:
-        withdraw(database, clock(), number, by)
+        withdraw(course.edit(by), number)
 
     @api.post("/announcements/{number}/read", status_code=204)
     def read(person: access.Caller, number: int) -> None:
@@ -51,12 +51,12 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
         body = {name: form.get(name, "") for name in _FIELDS}
         if "preview" in form:
             return _show_page(course, person, body, preview=render_markdown(body["text"]))
-        announce(database, clock(), body, person)
+        announce(course.edit(person), body)
         return RedirectResponse("/announcements", 303)
 
     @pages.post("/announcements/{number}/withdraw")
     def remove_and_show(person: access.StaffSender, number: int) -> Response:
-        withdraw(database, clock(), number, person)
+        withdraw(course.edit(person), number)
         return RedirectResponse("/announcements", 303)
 
     @pages.post("/announcements/{number}/read")

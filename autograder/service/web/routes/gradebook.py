@@ -148,7 +148,7 @@ def _add_decisions(api: APIRouter, pages: APIRouter, course: Course) -> None:
         by: access.Instructor, lab: RecordedLab, login: str, body: Json
     ) -> dict[str, Any]:
         learner = course.person(login)
-        decide(store.database, store.clock(), lab, learner, body, by)
+        decide(course.edit(by), lab, learner, body)
         now = [vars(d) for d in store.submissions.decisions([learner.id], lab)]
         decided = {name: now[0][name] for name in ("points", "max_score", "comment")} if now else {}
         excused = bool(now) and decided["points"] is None
@@ -176,7 +176,7 @@ def _add_decisions(api: APIRouter, pages: APIRouter, course: Course) -> None:
     @pages.post("/learners/{login}/grades")
     def decide_grade(person: access.InstructorSender, login: str, form: Fields) -> Response:
         learner, lab = course.person(login), course.catalog.resolve(form.get("lab", ""))
-        decide(store.database, store.clock(), lab, learner, _read_decision(form), person)
+        decide(course.edit(person), lab, learner, _read_decision(form))
         return RedirectResponse(f"/learners/{quote(learner.login, safe='')}", 303)
 
 
@@ -185,12 +185,12 @@ def _describe(course: Course, rule: CourseRule) -> dict[str, Any]:
 
 
 def _put(course: Course, body: dict[str, Any], by: Person) -> CourseRule:
-    store, labs = course.store, course.catalog.names
+    labs = course.catalog.names
     if isinstance(body.get("weights"), dict):  # labs may be called without their numbers
         full = {without_number(lab): lab for lab in labs}
         weights = {full.get(lab, lab): weight for lab, weight in body["weights"].items()}
         body = {**body, "weights": weights}
-    rule = course_rule.put(store.database, store.clock(), body, labs, by)
+    rule = course_rule.put(course.edit(by), body, labs)
     course.totals.wake()
     return rule
 

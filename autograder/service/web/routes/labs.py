@@ -92,8 +92,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.post("/labs/{lab}/dates")
     def set_dates(person: access.InstructorSender, lab: LabName, form: Fields) -> Response:
         says = {lab: Rules.read(_read_rules(form)).to_dict()}
-        database, now, seen = course.store.database, course.store.clock(), form.get("seen")
-        take(database, now, says, person, dry_run=False, seen=seen)
+        take(course.edit(person), says, dry_run=False, seen=form.get("seen"))
         course.totals.wake()
         return RedirectResponse("/labs", 303)
 

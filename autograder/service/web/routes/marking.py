@@ -206,8 +206,7 @@ def _read_mark(
     for name, text in form.items():
         if (match := re.fullmatch("new([0-9]*)", name)) and text.strip():
             item = form.get(f"of{match[1]}", "")
-            where = (course.store.database, lab, question, item, text)
-            comments.append(kept_comments.keep(*where, person, course.store.clock()))
+            comments.append(kept_comments.keep(course.edit(person), lab, question, item, text))
     comment = "\n".join(dict.fromkeys(filter(None, comments)))
     return {"points": form.get("points", ""), "items": items, "comment": comment}
 
@@ -269,13 +268,13 @@ def _add_comments(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @api.post("/grading/{lab}/{question}/comments", status_code=201, openapi_extra=openapi.COMMENT)
     def keep(by: access.Staff, of: OfQuestion, body: Json) -> dict[str, Any]:
-        item, now = body.get("item", ""), course.store.clock()
-        text = kept_comments.keep(database, of.lab, of.question, item, body.get("text"), by, now)
+        item, text = body.get("item", ""), body.get("text")
+        text = kept_comments.keep(course.edit(by), of.lab, of.question, item, text)
         return {"item": item, "text": text}
 
     @api.delete("/grading/{lab}/{question}/comments/{number}", status_code=204)
     def remove(by: access.Staff, of: OfQuestion, number: int) -> None:
-        kept_comments.remove(database, number, of.lab, of.question, by, course.store.clock())
+        kept_comments.remove(course.edit(by), number, of.lab, of.question)
 
     @pages.get("/grading/{lab}/{question}/comments")
     def show_comments(person: access.StaffVisitor, of: OfQuestion) -> Response:
@@ -284,7 +283,7 @@ def _add_comments(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @pages.post("/grading/{lab}/{question}/comments/{number}")
     def remove_and_show(person: access.StaffSender, of: OfQuestion, number: int) -> Response:
-        kept_comments.remove(database, number, of.lab, of.question, person, course.store.clock())
+        kept_comments.remove(course.edit(person), number, of.lab, of.question)
         return RedirectResponse(f"{of.path}/comments", 303)
 
 
@@ -335,9 +334,7 @@ def _assign(course: Course, body: dict[str, Any], by: Person, *, remove: bool) -
     if not remove:
         _require_known(course, assignment)
     whom = course.person(str(body.get("login", "")))
-    assignments.assign(
-        course.store.database, whom, assignment, by, course.store.clock(), remove=remove
-    )
+    assignments.assign(course.edit(by), whom, assignment, remove=remove)
     return {"login": whom.login, **asdict(assignment)}
 
 

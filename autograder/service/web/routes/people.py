@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
 from autograder.service.errors import Refused
 from autograder.service.records.people import FORMER, LEARNER, STAFF, Person
-from autograder.service.records.roster import enrolment
+from autograder.service.records.roster import enrolment, roster
 from autograder.service.records.roster.enrolment import enroll
 from autograder.service.records.roster.teams import Change, rows, take, teams
 from autograder.service.reports.everybodys_totals import Reckoning
@@ -38,7 +38,7 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 def _add_api(api: APIRouter, course: Course) -> None:
     @api.put("/roster", openapi_extra=openapi.CSV)
     def put_roster(by: access.Instructor, body: Body, dry_run: bool = False) -> dict[str, Any]:
-        return course.take_roster(body, by, dry_run=dry_run)
+        return roster.take(course.edit(by), body, dry_run=dry_run)
 
     @api.post("/learners", status_code=201, openapi_extra=openapi.ENROLMENT)
     def enroll(by: access.Instructor, body: Json) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.delete("/people/{login}", status_code=204)
     def remove(by: access.Instructor, login: str) -> None:
-        enrolment.remove(course.store.database, course.store.clock, course.person(login), by)
+        enrolment.remove(course.edit(by), course.person(login))
 
     @api.put("/people/{login}/time", openapi_extra=openapi.FACTOR)
     def stretch(by: access.Instructor, login: str, body: Json) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _give_many(
     """Return a head, and for each learner who gets a token or a link a row with it."""
     ends = course.store.clock() + (_LINK_S if kind == "link" else course.settings.bearer_s)
     whom: dict[str, Any] = {"kind": kind, "section": section, "renew": renew, "ends": ends}
-    given_tokens = enrolment.give_many(course.store.database, course.store.clock(), by, **whom)
+    given_tokens = enrolment.give_many(course.edit(by), **whom)
     address = f"{course.url}/enter?code=" if kind == "link" else ""
     rows = [(p.login, p.name, p.email, p.section, f"{address}{token}") for p, token in given_tokens]
     return [("login", "name", "email", "section", kind), *rows]
@@ -132,14 +132,14 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         missing = "roster: choose a CSV with a header"
         fields = await text_of_file(request, missing, ROSTER_BYTES)
         text, sure = fields["text"], "sure" in fields
-        take = course.take_roster
-        changes = await run_in_threadpool(take, text.encode(), person, dry_run=not sure)
+        edit, data = course.edit(person), text.encode()
+        changes = await run_in_threadpool(roster.take, edit, data, dry_run=not sure)
         return course.page("roster", person=person, text=text, sure=sure, changes=changes)
 
     @pages.post("/people/remove")
     def remove(by: access.InstructorSender, form: Fields) -> Response:
         person = course.person(form.get("login", ""))
-        enrolment.remove(course.store.database, course.store.clock, person, by)
+        enrolment.remove(course.edit(by), person)
         return RedirectResponse("/people", 303)
 
     @pages.post("/people/tokens")
@@ -214,8 +214,8 @@ def _write_csv(course: Course, lab: str) -> Iterator[str]:
 
 
 def _take(course: Course, lab: str, data: bytes, by: Person, *, dry_run: bool) -> list[Change]:
-    database, now, find = course.store.database, course.store.clock(), course.store.roster.find
-    return take(database, now, lab, data, by, find=find, dry_run=dry_run)
+    find = course.store.roster.find
+    return take(course.edit(by), lab, data, find=find, dry_run=dry_run)
 
 
 def _show_page(

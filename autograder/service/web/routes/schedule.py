@@ -46,8 +46,8 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.post("/schedule/shift", openapi_extra=openapi.SHIFT)
     def shift(by: access.Instructor, body: Json, dry_run: bool = False) -> dict[str, Any]:
-        database, now, weeks = course.store.database, course.store.clock(), body.get("weeks")
-        return {"changes": schedule.shift(database, now, weeks, by, dry_run=dry_run)}
+        changes = schedule.shift(course.edit(by), body.get("weeks"), dry_run=dry_run)
+        return {"changes": changes}
 
 
 def _write_csv(course: Course) -> Iterator[str]:
@@ -55,23 +55,13 @@ def _write_csv(course: Course) -> Iterator[str]:
     return csv_lines(schedule.rows(list(course.catalog.names), rules))
 
 
-def _take(
-    course: Course, data: bytes, by: Person, *, dry_run: bool, seen: str | None = None
-) -> list[Change]:
-    says = schedule.read(data, course.catalog.resolve)
-    return _put(course, says, by, dry_run=dry_run, seen=seen)
+def _take(course: Course, data: bytes, by: Person, **how: Any) -> list[Change]:
+    return _put(course, schedule.read(data, course.catalog.resolve), by, **how)
 
 
-def _put(
-    course: Course,
-    says: dict[str, dict[str, Any]],
-    by: Person,
-    *,
-    dry_run: bool,
-    seen: str | None = None,
-) -> list[Change]:
-    store = course.store
-    changes = schedule.take(store.database, store.clock(), says, by, dry_run=dry_run, seen=seen)
+def _put(course: Course, says: dict[str, dict[str, Any]], by: Person, **how: Any) -> list[Change]:
+    """Change what holds as `schedule.take` does."""
+    changes = schedule.take(course.edit(by), says, **how)
     course.totals.wake()
     return changes
 
@@ -115,8 +105,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     def shift(person: access.InstructorSender, form: Fields) -> Response:
         text = form.get("weeks", "")
         weeks = int(text) if re.fullmatch("-?[0-9]{1,3}", text) else text
-        database, now, seen = course.store.database, course.store.clock(), form.get("seen")
-        schedule.shift(database, now, weeks, person, dry_run=False, seen=seen)
+        schedule.shift(course.edit(person), weeks, dry_run=False, seen=form.get("seen"))
         return RedirectResponse("/schedule", 303)
 
 
@@ -164,9 +153,9 @@ def _add_term(api: APIRouter, pages: APIRouter, course: Course) -> None:
 def _take_term(
     course: Course, body: dict[str, Any], by: Person, *, dry_run: bool
 ) -> dict[str, Any]:
-    catalog, store = course.catalog, course.store
+    catalog = course.catalog
     rubrics = {name: partial(catalog.rubrics, name) for name in catalog.names}
-    changes = take(store.database, store.clock(), body, rubrics, by, dry_run=dry_run)
+    changes = take(course.edit(by), body, rubrics, dry_run=dry_run)
     course.totals.wake()
     return changes
 
