@@ -12,33 +12,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-_BINARY: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.Mult,
-    ast.Pow: ast.Mult,
-    ast.MatMult: ast.Mult,
-    ast.BitAnd: ast.BitOr,
-    ast.BitOr: ast.BitAnd,
-    ast.BitXor: ast.BitAnd,
-    ast.LShift: ast.RShift,
-    ast.RShift: ast.LShift,
-}
-_COMPARE: dict[type[ast.cmpop], type[ast.cmpop]] = {
-    ast.Lt: ast.LtE,
-    ast.LtE: ast.Lt,
-    ast.Gt: ast.GtE,
-    ast.GtE: ast.Gt,
-    ast.Eq: ast.NotEq,
-    ast.NotEq: ast.Eq,
-    ast.Is: ast.IsNot,
-    ast.IsNot: ast.Is,
-    ast.In: ast.NotIn,
-    ast.NotIn: ast.In,
-}
+_EXCHANGED: tuple[tuple[type[Any], type[Any]], ...] = (
+    *((ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.BitAnd, ast.BitOr), (ast.LShift, ast.RShift)),
+    *((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot)),
+    *((ast.In, ast.NotIn), (ast.And, ast.Or)),
+)
+_OTHER = {old: new for pair in _EXCHANGED for old, new in (pair, pair[::-1])}
+_OTHER |= dict.fromkeys((ast.FloorDiv, ast.Mod, ast.Pow, ast.MatMult), ast.Mult)
+_OTHER[ast.BitXor] = ast.BitAnd
 # functions that give the same whatever the order of their arguments
 _COMMUTATIVE = {"add", "multiply", "maximum", "minimum", "max", "min", "gcd", "hypot", "logaddexp"}
 # functions to which any negative size means: find it out
@@ -91,11 +72,9 @@ def _changes(node: ast.AST) -> Iterator[Change]:
         yield from _operator(node)
     if isinstance(node, ast.Compare):
         for index, op in enumerate(node.ops):
-            swap = _set("ops", _at(index, lambda op: _COMPARE[type(op)]()))
-            yield _describe_change(op, _COMPARE[type(op)]), swap
+            yield _describe_change(op), _set("ops", _at(index, _other))
     elif isinstance(node, ast.BoolOp):
-        swapped = ast.Or if isinstance(node.op, ast.And) else ast.And
-        yield _describe_change(node.op, swapped), _set("op", lambda _: swapped())
+        yield _describe_change(node.op), _set("op", _other)
     elif isinstance(node, ast.UnaryOp) and not isinstance(node.operand, ast.Constant):
         if isinstance(node.op, ast.USub):
             yield "a sign dropped", _set("op", lambda _: ast.UAdd())
@@ -118,8 +97,7 @@ def _changes(node: ast.AST) -> Iterator[Change]:
 
 
 def _operator(node: ast.BinOp | ast.AugAssign) -> Iterator[Change]:
-    other = _BINARY[type(node.op)]
-    yield _describe_change(node.op, other), _set("op", lambda _: other())
+    yield _describe_change(node.op), _set("op", _other)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub | ast.Div | ast.MatMult):
         yield "the sides exchanged", _exchange_sides
 
@@ -246,8 +224,13 @@ def _name_of_call(node: ast.Call) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
-def _describe_change(old: ast.AST, new: type[ast.AST]) -> str:
-    return f"{type(old).__name__} became {new.__name__}"
+def _other(old: ast.AST) -> Any:
+    """Return the operator that stands in an operator's place."""
+    return _OTHER[type(old)]()
+
+
+def _describe_change(old: ast.AST) -> str:
+    return f"{type(old).__name__} became {_OTHER[type(old)].__name__}"
 
 
 def _difference(tree: ast.Module, mutated: ast.Module) -> tuple[str, str]:

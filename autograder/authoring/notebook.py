@@ -56,15 +56,15 @@ def cells_as_dicts(lab: Lab, cells: Sequence[Cell], read: Reading) -> Iterator[d
     for cell in cells:
         last = _question(cell, lab, last)
         name = _unique(_name(cell, last), names)
-        as_dict: dict[str, Any] = {
-            "cell_type": cell.kind,
-            "id": cell_id(lab, name),
-            "metadata": _metadata(cell, name, lab.question(last)),
-            "source": read(cell, lab.directory).splitlines(keepends=True),
-        }
-        if cell.kind == "code":
-            as_dict |= {"execution_count": None, "outputs": []}
-        yield as_dict
+        metadata = _metadata(cell, name, lab.question(last))
+        yield as_dict(cell.kind, cell_id(lab, name), read(cell, lab.directory), metadata)
+
+
+def as_dict(kind: str, identity: str, text: str, metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return a cell that has not run, as the notebook format has it."""
+    cell = {"cell_type": kind, "id": identity, "metadata": metadata}
+    not_run: dict[str, Any] = {"execution_count": None, "outputs": []} if kind == "code" else {}
+    return {**cell, "source": text.splitlines(keepends=True), **not_run}
 
 
 def cell_id(lab: Lab, name: str) -> str:
@@ -102,15 +102,14 @@ def _metadata(cell: Cell, name: str, about: Question | None) -> dict[str, Any]:
     metadata: dict[str, Any] = {"tags": list(cell.tags)} if cell.tags else {}
     question = "question" in cell.attributes
     if question or "check" in cell.tags:
-        manual = cell.attributes.get("manual") == "true"
-        metadata["nbgrader"] = {
-            "grade": manual or not question,
-            "grade_id": name,
-            "locked": not question,
-            "schema_version": 3,
-            "solution": question,
-            "task": False,
-        }
-        if manual or not question:
-            metadata["nbgrader"]["points"] = about.points if about else 0.0
+        graded = not question or cell.attributes.get("manual") == "true"
+        points = (about.points if about else 0.0) if graded else None
+        metadata["nbgrader"] = for_nbgrader(name, points, solution=question)
     return metadata
+
+
+def for_nbgrader(name: str, points: float | None, *, solution: bool) -> dict[str, Any]:
+    """Return what nbgrader reads of a cell; one without `points` is not graded."""
+    about = {"grade": points is not None, "grade_id": name, "locked": not solution}
+    about |= {"schema_version": 3, "solution": solution, "task": False}
+    return about if points is None else {**about, "points": points}

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.authoring.manifest import MANIFEST
-from autograder.authoring.notebook import as_text, cell_id, learner_notebook
+from autograder.authoring.notebook import as_dict, as_text, cell_id, learner_notebook
 from autograder.authoring.release import ASSETS, SHARED
 from autograder.errors import LabError
 from autograder.grading.grade import CHECKS
@@ -130,14 +130,8 @@ def for_colab(content: dict[str, Any], lab: Lab) -> dict[str, Any]:
         if cell["cell_type"] == "markdown":
             text = embed("".join(cell["source"]), lab.directory)
             cell["source"] = text.splitlines(keepends=True)
-    set_up = {
-        "cell_type": "code",
-        "execution_count": None,
-        "id": cell_id(lab, "colab_set_up"),
-        "metadata": {"tags": ["setup"]},
-        "outputs": [],
-        "source": set_up_text(lab).splitlines(keepends=True),
-    }
+    identity, metadata = cell_id(lab, "colab_set_up"), {"tags": ["setup"]}
+    set_up = as_dict("code", identity, set_up_text(lab), metadata)
     return {**content, "cells": [set_up, *content["cells"]]}
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from autograder.authoring.notebook import cells_as_dicts, notebook_text
+from autograder.authoring.notebook import as_dict, cells_as_dicts, for_nbgrader, notebook_text
 from autograder.checks import Check, load_checks
 from autograder.formats.draft import (
     Draft,
@@ -135,20 +135,6 @@ def _test_cell(task: Task) -> dict[str, Any]:
     lines = ["from autograder.formats.nbgrader import assert_check", "", call]
     if check.hidden:
         lines[2:] = ["### BEGIN HIDDEN TESTS", call, "### END HIDDEN TESTS"]
-    about = {
-        "grade": True,
-        "grade_id": f"test_{check.name}",
-        "locked": True,
-        "points": task.max_score,
-        "schema_version": 3,
-        "solution": False,
-        "task": False,
-    }
-    return {
-        "cell_type": "code",
-        "execution_count": None,
-        "id": f"test-{check.name[:50]}".replace("_", "-"),
-        "metadata": {"nbgrader": about},
-        "outputs": [],
-        "source": "\n".join(lines).splitlines(keepends=True),
-    }
+    about = for_nbgrader(f"test_{check.name}", task.max_score, solution=False)
+    identity = f"test-{check.name[:50]}".replace("_", "-")
+    return as_dict("code", identity, "\n".join(lines), {"nbgrader": about})

@@ -17,12 +17,12 @@ Format: https://otter-grader.readthedocs.io, "Notebook Format", as of Otter 3 to
 import ast
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from autograder.authoring.magics import plain_python
-from autograder.authoring.notebook import notebook_text
+from autograder.authoring.notebook import as_dict, notebook_text
 from autograder.authoring.regions import PLACEHOLDER, parts_of
 from autograder.checks import load_checks
 from autograder.errors import LabError
@@ -122,10 +122,7 @@ def _weigh(block: Block, tests: list[Test]) -> list[Test]:
     named = sum(test.weight for test in tests)
     total = float(points) if re.fullmatch(r"[0-9.]+", points) else named or 1.0
     whole = named or len(tests)
-    return [
-        Test(t.question, t.text, total * (t.weight if named else 1.0) / whole, t.hidden)
-        for t in tests
-    ]
+    return [replace(t, weight=total * (t.weight if named else 1.0) / whole) for t in tests]
 
 
 def _test(question: str, cell: dict[str, Any]) -> Iterator[Test]:
@@ -186,14 +183,8 @@ def export_notebook(lab: Lab) -> str:
             parts += _question(cell, question, lab, [t for t in tasks if t.question is question])
         elif "check" not in cell.tags:
             parts.append((cell.kind, alone(to_marks(cell, lab.directory))))
-    exported: list[dict[str, Any]] = []
-    for number, (kind, text) in enumerate(parts):
-        about: dict[str, Any] = {}
-        if kind == "code":
-            about = {"execution_count": None, "outputs": []}
-        about |= {"cell_type": kind, "id": f"cell-{number}", "metadata": {}}
-        exported.append(about | {"source": text.splitlines(keepends=True)})
-    return notebook_text(lab, exported)
+    cells = enumerate(parts)
+    return notebook_text(lab, [as_dict(kind, f"cell-{n}", text, {}) for n, (kind, text) in cells])
 
 
 def _question(
