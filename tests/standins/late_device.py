@@ -12,6 +12,7 @@ torch takes the device through its own seam for devices of other makers: `torch.
 gives `Stream`, `Event` and their kin to whoever asks, and nothing of torch is replaced.
 """
 
+import ctypes
 import functools
 import threading
 import weakref
@@ -21,7 +22,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils import _pytree as pytree
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from tests.standins.stream_machine import Block, Event, Machine, Stream
@@ -98,24 +98,40 @@ def call(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         return args[0].copy_(to_host(args[1]))
     if _is_view(op):
         return _views(op, args, kwargs)
-    args, kwargs = pytree.tree_map_only(Tensor, _given, (args, kwargs))
+    args, kwargs = _mapped(_given, (args, kwargs))
     written = _written(op, args, kwargs)
     if written:
-        tensors = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Late)]
+        tensors = _tensors((args, kwargs), Late)
         queue(op.name(), functools.partial(op, *_bare(args), **_bare(kwargs)), tensors, written)
         return _returned(op, args, kwargs, written)
     return _made(op, args, kwargs)
 
 
-def _given(x: Tensor) -> Tensor:
+def _mapped(of: Callable[[Any], Any], tree: Any) -> Any:
+    """Return arguments, or results, with each leaf as `of` gives it; pytree takes far longer."""
+    kind = type(tree)
+    if kind is tuple or kind is list:
+        return kind([_mapped(of, x) for x in tree])
+    return {k: _mapped(of, x) for k, x in tree.items()} if kind is dict else of(tree)
+
+
+def _tensors(tree: Any, kind: type[Tensor] = Tensor) -> list[Any]:
+    """Return the tensors of a kind among arguments or results."""
+    found: list[Any] = []
+    _mapped(lambda x: found.append(x) if isinstance(x, kind) else None, tree)
+    return found
+
+
+def _given(x: Any) -> Any:
     """Return a tensor of the processor as it is now: it is read before the call returns."""
-    return x if isinstance(x, Late) else x.clone()
+    return x.clone() if isinstance(x, Tensor) and not isinstance(x, Late) else x
 
 
 def _is_cpu(device: Any) -> bool:
     return device is not None and torch.device(device).type == "cpu"
 
 
+@functools.cache
 def _is_view(op: Any) -> bool:
     infos = [r.alias_info for r in op._schema.returns]
     return any(info is not None and not info.is_write for info in infos)
@@ -125,16 +141,21 @@ def _views(op: Any, args: Any, kwargs: Any) -> Any:
     """Return other looks into the same memory; nothing is read."""
     block = args[0].block
     found = op(*_bare(args), **_bare(kwargs))
-    return pytree.tree_map_only(Tensor, lambda held: Late(held, block), found)
+    return _mapped(lambda x: Late(x, block) if isinstance(x, Tensor) else x, found)
 
 
 def _written(op: Any, args: Any, kwargs: Any) -> list[Late]:
     found: list[Any] = []
-    for at, argument in enumerate(op._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[at] if at < len(args) else kwargs.get(argument.name)
-            found += [x for x in pytree.tree_leaves(value) if isinstance(x, Late)]
+    for at, name in _writes(op):
+        found += _tensors(args[at] if at < len(args) else kwargs.get(name), Late)
     return found
+
+
+@functools.cache
+def _writes(op: Any) -> list[tuple[int, str]]:
+    """Return which arguments an operator writes: the place and the name of each."""
+    infos = [(at, x.name, x.alias_info) for at, x in enumerate(op._schema.arguments)]
+    return [(at, name) for at, name, info in infos if info is not None and info.is_write]
 
 
 def _returned(op: Any, args: Any, kwargs: Any, written: list[Late]) -> Any:
@@ -152,7 +173,7 @@ def _bare(tree: Any) -> Any:
             return x.held
         return torch.device("cpu") if isinstance(x, torch.device) else x
 
-    return pytree.tree_map(of, tree)
+    return _mapped(of, tree)
 
 
 def _meta(tree: Any) -> Any:
@@ -163,25 +184,51 @@ def _meta(tree: Any) -> Any:
             return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device="meta")
         return torch.device("meta") if isinstance(x, torch.device) else x
 
-    return pytree.tree_map(of, tree)
+    return _mapped(of, tree)
+
+
+TOLD: dict[Any, Any] = {}  # by operator and arguments: asking "meta" takes longer than to compute
+
+
+def _told(op: Any, args: Any, kwargs: Any) -> Any:
+    """Return what "meta" says of the results, None: their sizes depend on the numbers."""
+    key = (op, torch.get_default_dtype(), _looks(args), _looks(kwargs))
+    if key not in TOLD:
+        try:
+            TOLD[key] = op(*_meta(args), **_meta(kwargs))
+        except (NotImplementedError, RuntimeError):
+            TOLD[key] = None
+    return TOLD[key]
+
+
+def _looks(x: Any) -> Any:
+    """Return what "meta" goes by, to be looked up; 1, 1.0 and True are not the same."""
+    if isinstance(x, Tensor):
+        return x.shape, x.stride(), x.dtype
+    if isinstance(x, tuple | list):
+        return type(x), *map(_looks, x)
+    if isinstance(x, dict):
+        return tuple((name, _looks(value)) for name, value in x.items())
+    return type(x), x
 
 
 def _made(op: Any, args: Any, kwargs: Any) -> Any:
     """Return new tensors that a task will fill."""
     bare = functools.partial(op, *_bare(args), **_bare(kwargs))
-    inputs = [x for x in pytree.tree_leaves((args, kwargs)) if isinstance(x, Late)]
-    try:
-        told = op(*_meta(args), **_meta(kwargs))
-    except (NotImplementedError, RuntimeError):  # the sizes depend on the numbers
+    inputs = _tensors((args, kwargs), Late)
+    told = _told(op, args, kwargs)
+    if told is None:
         queue(op.name(), lambda: None, inputs, [])
         MACHINE.current_stream().synchronize()
         told = bare()
-    outputs = pytree.tree_map_only(Tensor, lambda t: empty(t.shape, t.stride(), t.dtype), told)
-    places = [x for x in pytree.tree_leaves(outputs) if isinstance(x, Late)]
+    outputs = _mapped(
+        lambda t: empty(t.shape, t.stride(), t.dtype) if isinstance(t, Tensor) else t, told
+    )
+    places = _tensors(outputs, Late)
     held = [x.held for x in places]
 
     def fill() -> None:
-        results = [x for x in pytree.tree_leaves(bare()) if isinstance(x, Tensor)]
+        results = _tensors(bare())
         for place, result in zip(held, results, strict=True):
             place.copy_(result)
 
@@ -197,9 +244,7 @@ def empty(shape: Sequence[int], stride: Sequence[int] | None, dtype: torch.dtype
     else:
         held = torch.empty_strided(tuple(shape), tuple(stride), dtype=dtype)
     number = held.untyped_storage().nbytes()
-    torch.empty(0, dtype=torch.uint8).set_(held.untyped_storage(), 0, (number,)).fill_(
-        1 if dtype == torch.bool else 0xFF
-    )
+    ctypes.memset(held.untyped_storage().data_ptr(), 1 if dtype == torch.bool else 0xFF, number)
     block = MACHINE.new_block(number)
     PLACES[held.untyped_storage().data_ptr()] = block
     return Late(held, block)
