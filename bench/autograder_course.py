@@ -85,13 +85,14 @@ def report_of(variant: int) -> Report:
     return replace(Report("lab", tuple(results), title="The lab"), manual=manual).with_totals()
 
 
-def fill(url: str, learners: int, now: float | None = None) -> None:
-    """Fill the empty database at `url`."""
+def fill(url: str, learners: int, now: float | None = None, labs: int = LABS) -> None:
+    """Fill the empty database at `url`; the answers of the last two labs wait to be marked."""
     store = Store(url)
     now = time.time() if now is None else now
     _add_person(store, "instructor", "instructor")
     store.close()
     values = {"learners": learners, "offset": OFFSET, "now": now, "variants": VARIANTS, **_NUMBERS}
+    values |= {"labs": labs, "marked": labs - (LABS - MARKED_LABS)}
     with _connected(url) as cursor:
         dropped, later = _drop_indexes(cursor.execute)
         _copy(cursor.execute, "variants", _variants())
@@ -106,7 +107,7 @@ def fill(url: str, learners: int, now: float | None = None) -> None:
     store = Store(url)
     with store.database.write() as counting:
         first = range(OFFSET + 1, OFFSET + 1 + min(PERIOD, learners))
-        for lab in map(lab_name, range(LABS)):
+        for lab in map(lab_name, range(labs)):
             restand(counting, lab, *first)
     store.close()
     with _connected(url) as cursor:
@@ -219,10 +220,8 @@ def _copy_tokens(cursor: Any, learners: int, now: float) -> None:
 
 
 _NUMBERS = {
-    "labs": LABS,
     "period": PERIOD,
     "tries": MOST_TRIES,
-    "marked": MARKED_LABS,
     "timed": TIMED_LABS,
     "points": POINTS,
     "counts": 1 - PENALTY,

@@ -10,9 +10,10 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO, Any
 
 from autograder.service.running.start import free_port
 
@@ -37,6 +38,11 @@ http {{
 """
 
 
+def program(words: list[str], log: IO[str]) -> "subprocess.Popen[str]":
+    """Run `autograder` with these words."""
+    return subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=log, text=True)
+
+
 @dataclass
 class Fleet:
     """`addresses` are where clients go: nginx's alone, or each server's."""
@@ -44,19 +50,17 @@ class Fleet:
     folder: Path
     options: list[str]
     ports: list[int]
+    program: Callable[[list[str], IO[str]], Any] = program
     addresses: list[str] = field(default_factory=list)
-    processes: dict[int, "subprocess.Popen[str]"] = field(default_factory=dict)
+    processes: dict[int, Any] = field(default_factory=dict)
     starts: list[threading.Thread] = field(default_factory=list)
 
     def start(self, number: int) -> None:
         """Start a server, and return once it answers."""
         data = self.folder / f"server{number}"
-        command = [*PROGRAM, "serve", "--port", str(self.ports[number]), "--data", str(data)]
-        log = (self.folder / f"server{number}.log").open("a")
-        process = subprocess.Popen(
-            [*command, *self.options], stdout=subprocess.PIPE, stderr=log, text=True
-        )
-        log.close()
+        words = ["serve", "--port", str(self.ports[number]), "--data", str(data), *self.options]
+        with (self.folder / f"server{number}.log").open("a") as log:
+            process = self.program(words, log)
         self.processes[number] = process
         assert process.stdout
         said = next((line for line in process.stdout if "Course server" in line), None)
@@ -92,11 +96,12 @@ def fleet(
     servers: int,
     nginx: bool,
     options: Sequence[str] = (),
+    program: Callable[[list[str], IO[str]], Any] = program,
 ) -> Iterator[Fleet]:
     """Run `servers` servers of the database at `url`, whose instructor has `token`."""
     common = ["--database", url, "--labs", str(labs), "--of-one-address", "0"]
     ports = [free_port(0, 0) for _ in range(servers)]
-    running = Fleet(folder, [*common, *options], ports)
+    running = Fleet(folder, [*common, *options], ports, program)
     for number in range(servers):  # the file decides whose token it is
         data = folder / f"server{number}"
         data.mkdir()

@@ -30,6 +30,7 @@ from tests.autograder.service.recount import recount
 
 REPORT = Report("lab", (), score=1.0, max_score=4.0)
 LARGE = ("notebooks", "reports")
+MANY = (3 * PAGE_ROWS, 4)  # learners and labs of the one large course: 600 submissions
 
 
 class Course:
@@ -139,7 +140,7 @@ def test_the_counter_sees_a_walk_over_all_submissions(course: Any) -> None:
 
 
 def test_a_claim_takes_as_many_steps_with_600_waiting_as_with_20(course: Any) -> None:
-    small, large = course(10, 2), course(100, 6)
+    small, large = course(10, 2), course(*MANY)
     few, _ = small.traced(lambda: small.store.claims.claim("a", 100))
     many, plans = large.traced(lambda: large.store.claims.claim("a", 100))
     assert many <= 1.5 * few
@@ -152,7 +153,7 @@ def test_a_claim_takes_as_many_steps_with_600_waiting_as_with_20(course: Any) ->
 
 def test_storing_and_finishing_take_as_many_steps_with_600_waiting_as_with_20(course: Any) -> None:
     counts = []
-    for learners, labs in ((10, 2), (100, 6)):
+    for learners, labs in ((10, 2), MANY):
         one = course(learners, labs)
         ada = one.store.roster.add("Ada", LEARNER)
         stored, plans = one.traced(lambda: one.store.submissions.add(ada, "lab", b"x = 1"))  # noqa: B023
@@ -167,14 +168,14 @@ def test_storing_and_finishing_take_as_many_steps_with_600_waiting_as_with_20(co
 
 
 def test_a_page_of_the_gradebook_reads_its_own_learners_and_nothing_large(course: Any) -> None:
-    one = course(3 * PAGE_ROWS, 4)
+    one = course(*MANY)
     learners = one.store.roster.learners()[PAGE_ROWS : 2 * PAGE_ROWS]
     found: list[Any] = []
     _, plans = one.traced(
         lambda: found.extend(one.store.submissions.counting([person.id for person in learners]))
     )
     assert {entry.person_id for entry in found} == {person.id for person in learners}
-    assert len(found) == 4 * PAGE_ROWS
+    assert len(found) == MANY[1] * PAGE_ROWS
     assert not reads_of_large(plans)
     assert not [p for p in plans if re.search(r"SCAN submissions", p)]
 
@@ -215,7 +216,7 @@ def test_an_order_by_points_counts_what_the_rows_show(course: Any) -> None:
 
 
 def test_a_page_of_submissions_reads_its_own_rows_and_nothing_large(course: Any) -> None:
-    one = course(100, 6)
+    one = course(*MANY)
     steps, plans = one.traced(lambda: one.store.submissions.page(PAGE_ROWS, before=500))
     everything, _ = one.traced(lambda: one.store.submissions.all())
     assert not reads_of_large(plans)
@@ -289,7 +290,7 @@ def test_lists_of_answers_and_numbers_take_the_same_steps_for_60_learners_as_for
 
 
 def test_the_numbers_of_the_queue_read_nothing_large(course: Any) -> None:
-    one = course(100, 6)
+    one = course(*MANY)
     _, plans = one.traced(one.store.claims.waiting)
     assert not reads_of_large(plans)
 

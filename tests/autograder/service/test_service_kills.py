@@ -13,6 +13,7 @@ import pytest
 
 from autograder.service.records.people import LEARNER
 from autograder.service.records.store import Store
+from tests.autograder.service.forked import COMMAND, SILENT, Forked
 
 LAB = "00_lab"
 
@@ -36,13 +37,17 @@ def enrolled(store: Store, kills: Any, count: int) -> list[str]:
     return secrets
 
 
+def forked(words: list[str], _log: object) -> Forked:
+    return Forked(SILENT + COMMAND, *words)
+
+
 @pytest.mark.sandbox
 def test_two_servers_are_killed_and_nothing_is_lost(url: str, kills: Any, tmp_path: Path) -> None:
     kills.shutil.copytree(kills.SAMPLE, tmp_path / "labs" / LAB)
     store = Store(url)
     secrets = enrolled(store, kills, 6)
     where = (tmp_path, url, kills.token("instructor"), tmp_path / "labs")
-    with kills.fleet(*where, servers=2, nginx=False) as running:
+    with kills.fleet(*where, servers=2, nginx=False, program=forked) as running:
         rush = kills.Rush(running.addresses, LAB)
         rush.run(secrets, 30, 4, kills.kills(running, (10, 20)))
         found = store.claims.waiting()

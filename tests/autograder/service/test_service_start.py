@@ -6,8 +6,6 @@ import select
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -150,10 +148,10 @@ def test_a_second_start_says_where_the_first_is_and_a_signal_stops_both(tmp_path
         token = (work / ".course" / "learner.token").read_text().strip()
         notebook = (work / "scale_and_sum" / "lab.ipynb").read_bytes()
         assert Connection(server, token).submit("scale_and_sum", notebook)["id"] == 1
-        typed = [sys.executable, "-c", COMMAND, *START, "--work", str(work)]
-        again = subprocess.run(typed, capture_output=True, text=True)
-        assert again.returncode == 0, again.stderr
-        assert jupyter in again.stdout and server in again.stdout
+        again = Forked(COMMAND, *START, "--work", work, apart=True)
+        said, problems = again.communicate()
+        assert again.returncode == 0, problems
+        assert jupyter in said and server in said
         process.send_signal(signal.SIGTERM)
         assert process.wait(120) == 0
         assert process.stdout.read().endswith(f"Your work is in {work}.\n")

@@ -24,11 +24,10 @@ from autograder.service.database.schema import gradings
 from autograder.service.errors import ServerError
 from autograder.service.records.store import Store, existing, sqlite_url
 from autograder.service.running.start import free_port
-from tests.autograder.service.forked import COMMAND, Forked
+from tests.autograder.service.forked import COMMAND, SILENT, Forked
 
 SAMPLES = Path(__file__).parents[1] / "sample_labs"
 PROGRAM = [sys.executable, "-c", COMMAND]
-SILENT = "import os; os.dup2(os.open(os.devnull, os.O_WRONLY), 2); "  # nobody reads its errors
 
 SUBMISSIONS, CLIENTS = (600, 12) if os.environ.get("WIDE") else (12, 3)
 
