@@ -1,6 +1,7 @@
 """Launches from a learning platform and grades sent back to it: a platform that speaks LTI 1.3."""
 
 import base64
+import functools
 import hmac
 import json
 import re
@@ -25,6 +26,7 @@ from autograder.service.errors import StartError
 from autograder.service.identity.lti.launches import Launch, read_platforms
 from autograder.service.identity.lti.passback import Passback
 from autograder.service.identity.lti.people import LtiPeople
+from autograder.service.identity.lti.tool import new_key
 from autograder.service.identity.sign_in import KeySets
 from autograder.service.records.grades.decisions import decide
 from autograder.service.records.outbox import Outbox
@@ -214,11 +216,18 @@ def describe(tmp_path: Path, platform: Platform) -> Callable[..., Path]:
     return write
 
 
+@functools.cache
+def tool_key() -> bytes:
+    return new_key()
+
+
 QUICK = {"passback_look_s": 0.05, "passback_again_s": 0.05}
 
 
 @pytest.fixture
-def course(start: Any, describe: Any, platform: Platform) -> Any:
+def course(start: Any, describe: Any, platform: Platform, settings: Any) -> Any:
+    settings.data.mkdir(mode=0o700)
+    (settings.data / "lti.key").write_bytes(tool_key())  # other servers make their own
     with start(lti=describe(), **QUICK) as running:
         platform.tool = running.staff.server
         yield running
@@ -835,7 +844,7 @@ def with_grade(store: Store, platform: Any, login: str) -> None:
 
 def test_the_keys_of_a_platform_are_kept_and_looked_for_again_when_one_is_new() -> None:
     now, there, fetched = [0.0], [signing_key()], list[str]()
-    new_key = RSAKey.generate_key(2048, {"kid": "two"})
+    another = RSAKey.generate_key(2048, {"kid": "two"})
 
     def fetch(url: str) -> dict[str, Any]:
         fetched.append(url)
@@ -851,10 +860,10 @@ def test_the_keys_of_a_platform_are_kept_and_looked_for_again_when_one_is_new() 
         assert claims(signing_key()) == {"sub": "x"}
     assert len(fetched) == 1
     with pytest.raises(InvalidKeyIdError):
-        claims(new_key)
+        claims(another)
     assert len(fetched) == 2
-    there.append(new_key)
-    assert claims(new_key) == claims(signing_key()) == {"sub": "x"}
+    there.append(another)
+    assert claims(another) == claims(signing_key()) == {"sub": "x"}
     assert len(fetched) == 3
     with pytest.raises(BadSignatureError):
         claims(foreign_key())  # it says the id of a key that is known
