@@ -148,12 +148,16 @@ def grader() -> FakeGrader:
 
 @pytest.fixture
 def labs(tmp_path: Path) -> Path:
+    return labs_in(tmp_path)
+
+
+def labs_in(folder: Path) -> Path:
     for name in LABS:
-        lab = tmp_path / "labs" / name
+        lab = folder / "labs" / name
         lab.mkdir(parents=True)
         (lab / "lab.py").write_text('# %% question="scale" points="4"\ndef scale(): ...\n')
         (lab / "checks.py").write_text("")
-    return tmp_path / "labs"
+    return folder / "labs"
 
 
 @pytest.fixture
@@ -186,28 +190,40 @@ Starter = Callable[..., AbstractContextManager[Running]]
 def start(settings: Settings) -> Starter:
     """Return a context manager that runs a server, with some settings changed."""
 
-    @contextmanager
-    def run(**changes: object) -> Iterator[Running]:
-        changed = replace(settings, **changes)  # type: ignore[arg-type]
-        grader = FakeGrader()
-        with open_server(changed, lambda: grader) as server:
-            ready = threading.Event()
-            thread = threading.Thread(target=server.run, args=(ready.set,))
-            thread.start()
-            try:
-                assert ready.wait(30)
-                token = (changed.data / "instructor.token").read_text().strip()
-                yield Running(server, grader, Connection(server.url, token))
-            finally:
-                server.stop()
-                thread.join()
+    def run(**changes: object) -> AbstractContextManager[Running]:
+        return serving(replace(settings, **changes))  # type: ignore[arg-type]
 
     return run
+
+
+@contextmanager
+def serving(settings: Settings) -> Iterator[Running]:
+    """Run a server, and stop it."""
+    grader = FakeGrader()
+    with open_server(settings, lambda: grader) as server:
+        ready = threading.Event()
+        thread = threading.Thread(target=server.run, args=(ready.set,))
+        thread.start()
+        try:
+            assert ready.wait(30)
+            token = (settings.data / "instructor.token").read_text().strip()
+            yield Running(server, grader, Connection(server.url, token))
+        finally:
+            server.stop()
+            thread.join()
 
 
 @pytest.fixture
 def running(start: Starter) -> Iterator[Running]:
     with start() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def unmoved(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """One server of all tests of a file of which each is refused, and leaves it as it was."""
+    folder = tmp_path_factory.mktemp("unmoved")
+    with serving(Settings(data=folder / "data", labs=labs_in(folder), port=0)) as server:
         yield server
 
 

@@ -119,8 +119,8 @@ def test_a_token_lives_for_a_term_unless_told_otherwise(running: Any) -> None:
 @pytest.mark.parametrize(
     "expires", ["", "soon", "2031-02-30T00:00:00Z", "2031-02-28T12:00:00", "2001-01-01T00:00Z", 5]
 )
-def test_an_end_that_is_no_time_to_come_with_a_zone_is_refused(running: Any, expires: Any) -> None:
-    status, found = enrolled(running, login="Ada", expires=expires)
+def test_an_end_that_is_no_time_to_come_with_a_zone_is_refused(unmoved: Any, expires: Any) -> None:
+    status, found = enrolled(unmoved, login="Ada", expires=expires)
     assert status == 422 and "with its zone" in found["detail"]
 
 
@@ -378,8 +378,8 @@ def test_the_client_asks_again_with_the_same_key_when_the_answer_is_lost() -> No
         ),
     ],
 )
-def test_a_key_that_comes_twice_is_refused(running: Any, path: str, kind: str, body: bytes) -> None:
-    status, found, _ = ask(running.staff, "POST", path, body, Content_Type=kind)
+def test_a_key_that_comes_twice_is_refused(unmoved: Any, path: str, kind: str, body: bytes) -> None:
+    status, found, _ = ask(unmoved.staff, "POST", path, body, Content_Type=kind)
     assert status == 422 and "twice" in str(found)
 
 

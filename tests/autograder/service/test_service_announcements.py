@@ -74,10 +74,10 @@ def test_a_section_sees_its_own_in_its_time_until_it_is_read(running: Any, peopl
         ({"txet": "x"}, "expected"),
     ],
 )
-def test_nonsense_is_refused(running: Any, body: Any, why: str) -> None:
-    status, answer = ask(running.staff, "POST", "/api/announcements", body)
+def test_nonsense_is_refused(unmoved: Any, body: Any, why: str) -> None:
+    status, answer = ask(unmoved.staff, "POST", "/api/announcements", body)
     assert status == 422 and why in answer["detail"]
-    assert texts(running.staff) == []
+    assert texts(unmoved.staff) == []
 
 
 def test_pages_show_it_and_run_nothing(running: Any, people: Any, browser: Any) -> None:

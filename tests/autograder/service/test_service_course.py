@@ -86,8 +86,8 @@ def test_a_dry_run_says_what_the_roster_then_does(running: Any) -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"name,email\nA,b@c.d\n", b"login,login\na,b\n", b'login\n"a', b"login\n\xff\n"]
 )
-def test_what_is_no_roster_is_refused_whole(running: Any, body: bytes) -> None:
-    status, found = ask(running.staff, "PUT", "/api/roster", body)
+def test_what_is_no_roster_is_refused_whole(unmoved: Any, body: bytes) -> None:
+    status, found = ask(unmoved.staff, "PUT", "/api/roster", body)
     assert status == 422 and found["detail"]
 
 

@@ -100,6 +100,14 @@ def test_staff_set_a_lab_excuse_and_take_it_back(running: Any, browser: Any) -> 
     assert row(running, "bob")["labs"] == {}
 
 
+@pytest.fixture(scope="module")
+def graded(unmoved: Any) -> Any:
+    """Return a server on which ada has 0 points."""
+    ada = unmoved.enroll("ada")
+    unmoved.wait(int(ada.submit("first", WRONG)["id"]))
+    return unmoved
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -112,15 +120,13 @@ def test_staff_set_a_lab_excuse_and_take_it_back(running: Any, browser: Any) -> 
         {"pionts": 1},
     ],
 )
-def test_a_decision_that_makes_no_sense_is_refused(running: Any, body: Any) -> None:
-    ada = running.enroll("ada")
-    running.wait(int(ada.submit("first", WRONG)["id"]))
+def test_a_decision_that_makes_no_sense_is_refused(graded: Any, body: Any) -> None:
     text = json.dumps(body)
-    headers = {"Authorization": f"Bearer {running.staff.token}"}
-    url = f"{running.staff.server}/api/labs/first/grades/ada"
+    headers = {"Authorization": f"Bearer {graded.staff.token}"}
+    url = f"{graded.staff.server}/api/labs/first/grades/ada"
     answer = httpx.put(url, content=text, headers=headers, timeout=30, verify=False)
     assert answer.status_code == 422 and "expected" in answer.json()["detail"]
-    assert row(running, "ada")["labs"]["01_first"]["score"] == 0
+    assert row(graded, "ada")["labs"]["01_first"]["score"] == 0
 
 
 def test_only_instructors_decide_and_only_about_learners(running: Any, browser: Any) -> None:
@@ -204,10 +210,10 @@ def test_the_gradebook_is_sorted_by_the_course_total(running: Any) -> None:
         {"lowest": 1},
     ],
 )
-def test_a_rule_that_makes_no_sense_is_refused(running: Any, body: Any) -> None:
-    status, answer = ask(running.staff, "PUT", "/api/rule", body)
+def test_a_rule_that_makes_no_sense_is_refused(unmoved: Any, body: Any) -> None:
+    status, answer = ask(unmoved.staff, "PUT", "/api/rule", body)
     assert status == 422 and "rule:" in answer["detail"]
-    assert ask(running.staff, "GET", "/api/rule")[1]["drop_lowest"] == 0
+    assert ask(unmoved.staff, "GET", "/api/rule")[1]["drop_lowest"] == 0
 
 
 def test_what_is_held_back_is_in_no_total_that_learners_see(running: Any, browser: Any) -> None:

@@ -73,8 +73,8 @@ def test_score_is_null_until_graded(running: Any) -> None:
 @pytest.mark.parametrize(
     "path", ["/healthz", "/login", "/static/course.css", "/nowhere", "/api/labs"]
 )
-def test_head_has_the_headers_of_get_and_no_body(running: Any, path: str) -> None:
-    got, head = (httpx.request(m, running.server.url + path, verify=False) for m in ("GET", "HEAD"))
+def test_head_has_the_headers_of_get_and_no_body(unmoved: Any, path: str) -> None:
+    got, head = (httpx.request(m, unmoved.server.url + path, verify=False) for m in ("GET", "HEAD"))
     assert (head.status_code, head.content) == (got.status_code, b"")
     assert {**head.headers, "date": ""} == {**got.headers, "date": ""}
 
@@ -147,10 +147,10 @@ def test_staff_list_everything(running: Any) -> None:
 
 
 @pytest.mark.parametrize("number", ["0", "-1", "99", "abc", "1.5", "9" * 30, "%00", "1%2F..", "٣"])
-def test_a_number_that_is_none_gets_a_message(running: Any, number: str) -> None:
+def test_a_number_that_is_none_gets_a_message(unmoved: Any, number: str) -> None:
     from urllib.parse import quote
 
-    status, body = ask(running.staff, "GET", f"/api/submissions/{quote(number, safe='%')}")
+    status, body = ask(unmoved.staff, "GET", f"/api/submissions/{quote(number, safe='%')}")
     assert status in (404, 422) and isinstance(body["detail"], str)
 
 
@@ -167,20 +167,20 @@ def test_a_number_that_is_none_gets_a_message(running: Any, number: str) -> None
     ],
 )
 def test_a_bad_form_gets_a_message(
-    running: Any, fields: dict[str, bytes], status: int, says: str
+    unmoved: Any, fields: dict[str, bytes], status: int, says: str
 ) -> None:
     kind = "multipart/form-data; boundary=zz"
     body = form("zz", **fields)
-    got, answer = ask(running.staff, "POST", "/api/submissions", body, Content_Type=kind)
+    got, answer = ask(unmoved.staff, "POST", "/api/submissions", body, Content_Type=kind)
     assert got == status and says in answer["detail"]
 
 
 @pytest.mark.parametrize(
     "kind", ["application/json", "", "multipart/form-data", "multipart/form-data; boundary=other"]
 )
-def test_a_wrong_content_type_gets_a_message(running: Any, kind: str) -> None:
+def test_a_wrong_content_type_gets_a_message(unmoved: Any, kind: str) -> None:
     body = form("zz", lab=b"first", notebook=RIGHT)
-    status, answer = ask(running.staff, "POST", "/api/submissions", body, Content_Type=kind)
+    status, answer = ask(unmoved.staff, "POST", "/api/submissions", body, Content_Type=kind)
     assert status == 422 and isinstance(answer["detail"], str)
 
 
@@ -318,9 +318,9 @@ def test_too_many_submissions_are_429_with_a_time(start: Callable[..., Any]) -> 
 
 
 @pytest.mark.parametrize("name", ["", " ", "=1+1", "-x", "@x", "+x", "a\nb\x00", "<b>", "x" * 200])
-def test_a_name_that_cannot_be_one_is_refused(running: Any, name: str) -> None:
+def test_a_name_that_cannot_be_one_is_refused(unmoved: Any, name: str) -> None:
     with pytest.raises(ServerError, match="cannot be a name") as refused:
-        running.staff.enroll(name)
+        unmoved.staff.enroll(name)
     assert refused.value.status == 422
 
 
@@ -340,8 +340,8 @@ def test_the_instructor_cannot_be_enrolled_over(running: Any) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"name": 3}', b"\xff", b"[" * 100_000])
-def test_an_enrolment_that_is_not_json_gets_a_message(running: Any, body: bytes) -> None:
-    status, answer = ask(running.staff, "POST", "/api/learners", body)
+def test_an_enrolment_that_is_not_json_gets_a_message(unmoved: Any, body: bytes) -> None:
+    status, answer = ask(unmoved.staff, "POST", "/api/learners", body)
     assert status == 422 and isinstance(answer["detail"], str)
 
 

@@ -124,6 +124,14 @@ def test_a_group_leaves_alone_what_is_marked_meanwhile(running: Any) -> None:
     assert ask(running.staff, "POST", f"{WHY}/groups/{alike}", body)[1] == {"marked": []}
 
 
+@pytest.fixture(scope="module")
+def two(unmoved: Any) -> Any:
+    """Return a server on which two have given one answer."""
+    answered(unmoved, "Ada", "Two.")
+    answered(unmoved, "Bob", "Two.")
+    return unmoved
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -138,13 +146,11 @@ def test_a_group_leaves_alone_what_is_marked_meanwhile(running: Any) -> None:
         {"mark": {"points": 1}},
     ],
 )
-def test_what_marks_no_group_is_refused(running: Any, body: Any) -> None:
-    answered(running, "Ada", "Two.")
-    answered(running, "Bob", "Two.")
+def test_what_marks_no_group_is_refused(two: Any, body: Any) -> None:
     path = f"{WHY}/groups/{alike_digest('Two.')}"
-    assert ask(running.staff, "POST", path, body)[0] == 422
-    assert ask(running.staff, "GET", WHY)[1]["left"] == 2
-    assert ask(running.staff, "GET", f"{WHY}/groups/nonsense")[0] == 422
+    assert ask(two.staff, "POST", path, body)[0] == 422
+    assert ask(two.staff, "GET", WHY)[1]["left"] == 2
+    assert ask(two.staff, "GET", f"{WHY}/groups/nonsense")[0] == 422
 
 
 # ---- who marks what
@@ -284,9 +290,9 @@ def test_a_comment_is_kept_for_an_item_and_counted_where_it_is_used(
 @pytest.mark.parametrize(
     "body", [{}, {"text": " \0 "}, {"text": "x" * 501}, {"text": "x", "item": 1}]
 )
-def test_what_is_no_comment_is_refused(running: Any, body: Any) -> None:
-    assert ask(running.staff, "POST", f"{WHY}/comments", body)[0] == 422
-    assert ask(running.staff, "GET", f"{WHY}/comments")[1]["comments"] == []
+def test_what_is_no_comment_is_refused(unmoved: Any, body: Any) -> None:
+    assert ask(unmoved.staff, "POST", f"{WHY}/comments", body)[0] == 422
+    assert ask(unmoved.staff, "GET", f"{WHY}/comments")[1]["comments"] == []
 
 
 @pytest.mark.parametrize("where", ["the pile", "its own page"])
@@ -409,8 +415,8 @@ def test_nothing_is_decided_of_an_answer_that_is_another_now(running: Any) -> No
 
 
 @pytest.mark.parametrize("size", [None, 0, -1, 501, "x", True, 1.5])
-def test_what_is_no_size_of_a_sample_is_refused(running: Any, size: Any) -> None:
-    assert ask(running.staff, "POST", f"{WHY}/sample", {"size": size})[0] == 422
+def test_what_is_no_size_of_a_sample_is_refused(unmoved: Any, size: Any) -> None:
+    assert ask(unmoved.staff, "POST", f"{WHY}/sample", {"size": size})[0] == 422
 
 
 @pytest.mark.parametrize(
