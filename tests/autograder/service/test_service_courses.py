@@ -64,10 +64,21 @@ def several(request: pytest.FixtureRequest, settings: Any, start: Any) -> Any:
     """Return a server of the courses "art" and "ml", and the one at `/`."""
     postgres = request.param == "postgresql"
     url = request.getfixturevalue("make_postgres")() if postgres else ""
+    with of_courses(settings, start, url) as running:
+        yield running
+
+
+@pytest.fixture
+def in_files(settings: Any, start: Any) -> Any:
+    """Return the same for what asks no database of its own."""
+    with of_courses(settings, start, "") as running:
+        yield running
+
+
+def of_courses(settings: Any, start: Any, url: str) -> Any:
     for name in ("art", "ml"):
         add(settings.data, name, "--title", name.title(), "--database", url)
-    with start(database_url=url) as running:
-        yield running
+    return start(database_url=url)
 
 
 def test_courses_know_nothing_of_each_other(several: Any, browse: Any) -> None:
@@ -100,9 +111,9 @@ def test_courses_know_nothing_of_each_other(several: Any, browse: Any) -> None:
 
 
 def test_addresses_that_leave_the_server_lead_back_to_the_course(
-    several: Any, tmp_path: Path, capsys: Any
+    in_files: Any, tmp_path: Path, capsys: Any
 ) -> None:
-    ml = staff_of(several, "ml")
+    ml = staff_of(in_files, "ml")
     ada = enrolled(ml, "ada")
     (tmp_path / "lab.ipynb").write_bytes(CELL)
     where = ["--server", f"{ml.server}/", "--token", ada.token]
@@ -137,10 +148,10 @@ def test_a_term_is_taken_from_one_course_of_a_backup(several: Any, tmp_path: Pat
         plan_of(tmp_path / "all", "none")
 
 
-def test_one_browser_is_logged_in_to_several_courses(several: Any, browse: Any) -> None:
-    browser, cookies = browse(several.staff.server), []
+def test_one_browser_is_logged_in_to_several_courses(in_files: Any, browse: Any) -> None:
+    browser, cookies = browse(in_files.staff.server), []
     for name in ("ml", "art"):
-        token = staff_of(several, name).token
+        token = staff_of(in_files, name).token
         form = {"token": token, "next": "/labs?x=1"}
         answer = browser.ask("POST", f"/courses/{name}/login", form)
         assert answer.status == 303
@@ -158,32 +169,32 @@ def test_one_browser_is_logged_in_to_several_courses(several: Any, browse: Any) 
     assert browser.get("/courses/art/labs").status == 200
 
 
-def test_the_root_lists_courses_and_an_unknown_one_is_404(several: Any, browse: Any) -> None:
-    browser = browse(several.staff.server)
+def test_the_root_lists_courses_and_an_unknown_one_is_404(in_files: Any, browse: Any) -> None:
+    browser = browse(in_files.staff.server)
     assert re.findall(r'card"><a href="([^"]*)">(\w+)', browser.get("/").text) == [
         ("/courses/art/", "Art"),
         ("/courses/ml/", "Ml"),
     ]
-    several.enroll("ada")
+    in_files.enroll("ada")
     assert 'href="/submissions">Course</a>' in browser.get("/").text
     assert browser.get("/courses").getheader("Location") == "/"
     assert browser.get(ML).getheader("Location") == f"{ML}/"
     for path in ("/courses/none", "/courses/none/labs", "/courses/ML/"):
         answer = browser.get(path)
         assert answer.status == 404 and "there is no course" in answer.text
-    unknown = Connection(f"{several.staff.server}/courses/none", several.staff.token)
+    unknown = Connection(f"{in_files.staff.server}/courses/none", in_files.staff.token)
     with pytest.raises(ServerError, match=r"^submit: there is no course 'none' on this server\.$"):
         unknown.submit("first", CELL)
     assert "Not Found" in browser.get(f"{ML}/nowhere").text
 
 
-def test_health_and_metrics_tell_courses_apart(several: Any) -> None:
+def test_health_and_metrics_tell_courses_apart(in_files: Any) -> None:
     def get(path: str) -> str:
-        with urllib.request.urlopen(several.staff.server + path) as answer:
+        with urllib.request.urlopen(in_files.staff.server + path) as answer:
             return str(answer.read().decode())
 
-    ada = enrolled(staff_of(several, "ml"), "ada")
-    several.grader.out_of_order = "no memory"
+    ada = enrolled(staff_of(in_files, "ml"), "ada")
+    in_files.grader.out_of_order = "no memory"
     ada.submit("first", CELL)
     waiting = threading.Event()
     while json.loads(get("/healthz"))["status"] != "paused":
@@ -196,7 +207,7 @@ def test_health_and_metrics_tell_courses_apart(several: Any) -> None:
     assert told.count("# TYPE course_queue_paused") == 1
     assert re.search(r'course_requests_total\{course="ml",.*route="/api/submissions".*\} 1.0', told)
     assert 'course="' not in get(f"{ML}/metrics")
-    several.grader.out_of_order = ""
+    in_files.grader.out_of_order = ""
 
 
 def test_a_rush_in_one_course_does_not_hold_up_another(tmp_path: Path, grader: Any) -> None:

@@ -228,7 +228,7 @@ def assert_as_counted_anew(store: Store) -> None:
 def test_totals_are_kept_by_whatever_changes_what_counts(database_url: Any, seed: int) -> None:
     course = Course(database_url, seed)
     with closing(course.store) as store:
-        for _ in range(40 if os.environ.get("WIDE") else 24):
+        for _ in range(40 if os.environ.get("WIDE") else 16):
             for _ in range(course.rng.randint(1, 4)):
                 course.happens()
             assert_as_counted_anew(store)
@@ -315,7 +315,7 @@ def test_totals_are_right_after_several_write_and_work_them_out_at_once(database
         def work(seed: int) -> None:
             rng = random.Random(seed)
             try:
-                for number in range(12):
+                for number in range(12 if os.environ.get("WIDE") else 9):
                     person, lab = rng.choice(learners), rng.choice(LABS)
                     store.submissions.add(person, lab, f"{seed} {number}".encode())
                     if claim := store.claims.claim(f"worker{seed}", 1e9):
