@@ -265,49 +265,55 @@ def voila(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process.stderr.close()
 
 
+# What there is to see of a widget; and from here on it is noted with each key which stop had the
+# focus, and how that was seen: nobody is asked meanwhile.
+LOOK = """(root) => {
+  root.scrollIntoView({ block: "nearest" });
+  const stops = reachable(root);
+  window.seen = () => [stops.indexOf(document.activeElement), outlined()];
+  window.followed = [];
+  removeEventListener("keydown", window.follow, true);
+  addEventListener("keydown", window.follow = () => followed.push(seen()), true);
+  return [audit(root), stops.map((node) => node.outerHTML.slice(0, 80))];
+}"""
+START = "(root) => reachable(root)[0]?.focus({ focusVisible: true })"
+FOLLOWED = "(root) => [[...followed, seen()], root.getAnimations({ subtree: true }).length]"
+
+
 @pytest.fixture(scope="package")
-def audit() -> Callable[[Any, str], list[str]]:
+def audit() -> Callable[..., list[str]]:
     """Return what finds everything that widgets of a page owe: `audit(page, ".mt-player")`.
 
-    Looks at each (audit.js), then goes through each by Tab; nothing may move by itself.
+    Looks at each (audit.js), then goes through each by Tab, unless told not to by `keys=False`;
+    nothing may move by itself.
     """
 
-    def look(page: Any, selector: str) -> list[str]:
+    def look(page: Any, selector: str, *, keys: bool = True) -> list[str]:
         page.evaluate(AUDIT)
-        roots = page.locator(selector)
-        assert roots.count() > 0
+        roots = page.query_selector_all(selector)
+        assert roots
         problems = []
-        for k in range(roots.count()):
-            root = roots.nth(k)
-            root.scroll_into_view_if_needed()
-            problems += [f"{p['rule']}: {p['what']}" for p in root.evaluate("(n) => audit(n)")]
-            problems += by_tab(page, root)
-            if root.evaluate("(node) => node.getAnimations({ subtree: true }).length"):
+        for root in roots:
+            found, names = root.evaluate(LOOK)
+            problems += [f"{p['rule']}: {p['what']}" for p in found]
+            if keys and names:
+                root.evaluate(START)
+                problems += by_tab(page, root, names)
+            if root.evaluate(FOLLOWED)[1]:
                 problems.append("something moves")
         return problems
 
     return look
 
 
-# Notes after each key which stop has the focus, and how that is seen; nobody is asked meanwhile.
-FOLLOW = """(list) => {
-  const look = () => [list.indexOf(document.activeElement), outlined()];
-  list[0]?.focus({ focusVisible: true });
-  window.followed = list.length ? [look()] : [];
-  removeEventListener("keyup", window.follow, true);
-  addEventListener("keyup", window.follow = () => window.followed.push(look()), true);
-  return list.map((node) => node.outerHTML.slice(0, 80));
-}"""
-
-
-def by_tab(page: Any, root: Any) -> list[str]:
+def by_tab(page: Any, root: Any, names: list[str]) -> list[str]:
     """Return what Tab does not reach in the order of the page, and what does not show its focus."""
-    names = root.evaluate_handle("(node) => reachable(node)").evaluate(FOLLOW)
     seen = names[:1]
     for _ in range(10):  # a date's day, month, year, ... are stops of one field
         for _ in range(len(names) - len(seen)):
-            page.keyboard.press("Tab")
-        noted = page.evaluate("() => followed")
+            page.keyboard.down("Tab")
+        page.keyboard.up("Tab")
+        noted, _ = root.evaluate(FOLLOWED)
         before = [-1, *(at for at, _ in noted)]
         seen = [n for n, last in zip(noted, before, strict=False) if n[0] != last or n[0] < 0]
         if len(seen) >= len(names):

@@ -263,7 +263,8 @@ def axe(page: Any) -> list[str]:
     return [f"{v['id']}: {node['html'][:80]}" for v in found for node in v["nodes"]]
 
 
-# Contrast is the colours', fit the width's: each is seen once without the others.
+# Contrast is the colours', fit the width's: each is seen once without the others. The first is the
+# one in which a page is gone through by Tab and by axe-core; pages take turns.
 LOOKS = ((390, "dark"), (1440, "light"))
 OTHER_LOOKS = ((390, "light"), (1440, "dark"))
 
@@ -277,16 +278,24 @@ def look_at(page: Any, audit: Any, path: str, looks: Any) -> list[str]:
     """Return what is wrong with a page that is open, in each width and scheme."""
     problems = []
     for width, scheme in looks:
+        is_first = (width, scheme) == looks[0]
         page.set_viewport_size({"width": width, "height": 900})
         page.emulate_media(color_scheme=scheme)
         page.evaluate(AS_OPENED)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
-        found = (*audit(page, "main"), *axe(page))
+        found = [*audit(page, "main", keys=is_first), *(axe(page) if is_first else ())]
         problems += [f"{path}, {width}, {scheme}: {problem}" for problem in found]
     return problems
 
 
-@pytest.mark.parametrize("looks", [LOOKS, pytest.param(OTHER_LOOKS, marks=pytest.mark.wide)])
+@pytest.mark.parametrize(
+    "looks",
+    [
+        LOOKS,
+        *(pytest.param(looks, marks=pytest.mark.wide) for looks in (LOOKS[::-1], OTHER_LOOKS)),
+        pytest.param(OTHER_LOOKS[::-1], marks=pytest.mark.wide),
+    ],
+)
 @pytest.mark.parametrize(
     ("login", "paths"), [("instructor", STAFF_PAGES), ("learner00", LEARNERS_PAGES)]
 )
@@ -296,9 +305,9 @@ def test_every_page_holds_the_rules_and_fits(
     page = logged_in(visit, server, login)
     page.add_init_script(AXE_SCRIPT)  # half a megabyte: sent once, not with each page
     problems = []
-    for path in paths:
+    for number, path in enumerate(paths):
         assert page.goto(server.url + path).status == (404 if path == "/nowhere" else 200), path
-        problems += look_at(page, audit, path, looks)
+        problems += look_at(page, audit, path, looks[:: (1, -1)[number % 2]])
     assert [p for p in problems if not any(rule in p for rule in OF_WIDGETS)] == []
 
 
@@ -388,13 +397,14 @@ def test_grades_are_held_back_and_a_page_that_waits_shows_the_release(
     theirs.get_by_role("button", name=f"Hold back the grades of {TITLE}").click()
     theirs.get_by_role("button", name=f"Release the grades of {TITLE}").wait_for()
     problems = []
-    for page, path in (
+    opened = (
         *((theirs, "/schedule"), (theirs, "/labs"), (theirs, "/submissions/2")),
         *((hers, "/labs"), (hers, "/submissions"), (hers, "/standing"), (hers, "/submissions/2")),
-    ):
+    )
+    for number, (page, path) in enumerate(opened):
         page.goto(server.url + path)
         assert "held back" in page.locator("main").inner_text().lower(), path
-        problems += look_at(page, audit, path, LOOKS)
+        problems += look_at(page, audit, path, LOOKS[:: (1, -1)[number % 2]])
     assert [p for p in problems if not any(rule in p for rule in OF_WIDGETS)] == []
     assert "points" not in hers.locator("main").inner_text()
     theirs.goto(f"{server.url}/schedule")
@@ -556,16 +566,12 @@ def test_a_roster_is_looked_at_and_taken_over(
 ) -> None:
     roster = tmp_path / "roster.csv"
     roster.write_text(f"login,name,section\nzoe,Zoe,A\nlearner40,{'Long name ' * 9},C\nb!,x,y\n")
-    problems = []
-    for width, scheme in ((390, "dark"), (1440, "light")):
-        page = logged_in(visit, server, "instructor", color_scheme=scheme)
-        page.set_viewport_size({"width": width, "height": 900})
-        page.goto(f"{server.url}/people")
-        page.get_by_label("Roster, a CSV").set_input_files(roster)
-        page.get_by_role("button", name="Show what would change").click()
-        page.get_by_role("row", name="learner40").wait_for()
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        problems += [*audit(page, "main"), *axe(page)]
+    page = logged_in(visit, server, "instructor")
+    page.goto(f"{server.url}/people")
+    page.get_by_label("Roster, a CSV").set_input_files(roster)
+    page.get_by_role("button", name="Show what would change").click()
+    page.get_by_role("row", name="learner40").wait_for()
+    problems = look_at(page, audit, "/people", LOOKS)
     page.get_by_role("button", name="Take it over").click()
     page.get_by_role("heading", name="is taken over").wait_for()
     zoe = server.course.store.roster.find("zoe")
@@ -581,31 +587,28 @@ def test_the_last_terms_plan_is_looked_at_and_taken_over(
     server: Server, visit: Any, audit: Any, tmp_path: Path
 ) -> None:
     """As it was given out, with one more lab and a comment; clocks are those of the browser."""
-    store, problems = server.course.store, []
+    store = server.course.store
     last = {"opens": "2131-03-10T08:00:00+01:00", "due": "2131-03-31T12:00:00+02:00"}
     comment = {"lab": FIRST, "question": "why", "item": "Names the unit", "text": "Whose unit?"}
-    for width, scheme in ((390, "dark"), (1440, "light")):
-        page = logged_in(visit, server, "instructor", color_scheme=scheme)
-        page.set_viewport_size({"width": width, "height": 900})
-        page.goto(f"{server.url}/schedule")
-        page.get_by_role("link", name="Take over the last term's plan").click()
-        with page.expect_download() as asked:
-            page.get_by_role("link", name="Download this course's plan").click()
-        term = json.loads(Path(asked.value.path()).read_text())
-        term["labs"] |= {SECOND: last, "09_gone_" + "x" * 60: last}
-        term["comments"].append(comment)
-        plan = tmp_path / "term.json"
-        plan.write_text(json.dumps(term))
-        zone = page.evaluate("Intl.DateTimeFormat().resolvedOptions().timeZone")
-        assert page.get_by_label("The zone").input_value() == zone
-        page.get_by_label("The zone").fill("Europe/Zurich")
-        page.get_by_label("The day on which").fill("2132-03-08")
-        page.get_by_label("The plan").set_input_files(plan)
-        page.get_by_role("button", name="Show what would change").click()
-        page.get_by_role("row", name=OTHER_TITLE).wait_for()
-        page.get_by_text("this server has no such lab").wait_for()
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        problems += [*audit(page, "main"), *axe(page)]
+    page = logged_in(visit, server, "instructor")
+    page.goto(f"{server.url}/schedule")
+    page.get_by_role("link", name="Take over the last term's plan").click()
+    with page.expect_download() as asked:
+        page.get_by_role("link", name="Download this course's plan").click()
+    term = json.loads(Path(asked.value.path()).read_text())
+    term["labs"] |= {SECOND: last, "09_gone_" + "x" * 60: last}
+    term["comments"].append(comment)
+    plan = tmp_path / "term.json"
+    plan.write_text(json.dumps(term))
+    zone = page.evaluate("Intl.DateTimeFormat().resolvedOptions().timeZone")
+    assert page.get_by_label("The zone").input_value() == zone
+    page.get_by_label("The zone").fill("Europe/Zurich")
+    page.get_by_label("The day on which").fill("2132-03-08")
+    page.get_by_label("The plan").set_input_files(plan)
+    page.get_by_role("button", name="Show what would change").click()
+    page.get_by_role("row", name=OTHER_TITLE).wait_for()
+    page.get_by_text("this server has no such lab").wait_for()
+    problems = look_at(page, audit, "/term", LOOKS[::-1])
     before = store.dates.calendar().rules
     try:
         page.get_by_role("button", name="Take it over").click()
