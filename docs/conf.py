@@ -6,6 +6,7 @@ from typing import Any
 
 from docutils.nodes import SkipNode
 from latex2mathml.converter import convert
+from sphinx.builders.html import StandaloneHTMLBuilder
 
 project = "mlsys-labs"
 author = "the authors of mlsys-labs"
@@ -21,6 +22,7 @@ else:
     gc.disable()  # pages' trees stay to the end: to look for garbage there is a fifth of the time
 toc_object_entries = whole  # every name of the reference beside every page
 smartquotes = whole
+html_use_index = whole
 exclude_patterns = ["conf.py", "_build"]
 suppress_warnings = [
     "docutils",  # docstrings are plain prose: a star in one is a star
@@ -43,7 +45,7 @@ myst_enable_extensions = ["dollarmath", "attrs_inline"]
 myst_heading_anchors = 3
 myst_dmath_double_inline = True
 
-autodoc_typehints = "signature"
+autodoc_typehints = "signature" if whole else "none"  # each type is looked for among all names
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "undoc-members": False}
 add_module_names = False
@@ -74,5 +76,6 @@ def formula(self: Any, node: Any) -> None:
 
 def setup(app: Any) -> None:
     """Have docstrings made plain before their sections are read, and formulas drawn."""
+    StandaloneHTMLBuilder.search = whole  # its index is every word of every page, by its stem
     app.connect("autodoc-process-docstring", plain, priority=400)
     app.add_html_math_renderer("mathml", (formula, None), (formula, None))
