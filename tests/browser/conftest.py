@@ -36,6 +36,9 @@ FLAGS = [
     "--no-first-run",
 ]
 
+HEAR_ERRORS = """window.errors = [];
+addEventListener("error", (event) => event.error && errors.push(event.message));"""
+
 WAIT_MS = 120_000
 VOILA_PORT = 8866  # or one after it that is free
 
@@ -81,6 +84,28 @@ def visit(chromium: Any) -> Iterator[Callable[..., Visit]]:
     yield fresh
     for context in opened:
         context.close()
+
+
+@pytest.fixture(scope="package")
+def sheet(chromium: Any) -> Iterator[Callable[..., Any]]:
+    """Return a way to open a file in one page, offline: a page of its own costs more than the file.
+
+    Nothing is left of the file that was open; `window.errors` holds what scripts threw.
+    """
+    context = chromium.new_context(offline=True)
+    context.set_default_timeout(WAIT_MS)
+    page = context.new_page()
+    page.add_init_script(HEAR_ERRORS)
+
+    def show(url: str, width: int = 1100, height: int = 900) -> Any:
+        page.goto("about:blank")  # else a page that is open already would stay as it is
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme="light", reduced_motion="reduce")
+        page.goto(url)
+        return page
+
+    yield show
+    context.close()
 
 
 @pytest.fixture
@@ -211,13 +236,18 @@ def in_lab(
         page.set_viewport_size({"width": 1100, "height": height})
         page.evaluate(DO, ["docmanager:open", {"path": path}])
         page.wait_for_function(KERNEL_IS_IDLE, arg=path)
-        page.evaluate(DO, ["apputils:change-theme", {"theme": f"JupyterLab {theme}"}])
-        light = f"[data-jp-theme-light='{str(theme == 'Light').lower()}']"
-        page.wait_for_selector(f"body{light}", state="attached")
+        change_theme(page, theme)
         page.evaluate(DO, ["notebook:run-all-cells"])
         return browser, page
 
     return run
+
+
+def change_theme(page: Any, theme: str) -> None:
+    """Let JupyterLab be "Light" or "Dark"."""
+    page.evaluate(DO, ["apputils:change-theme", {"theme": f"JupyterLab {theme}"}])
+    light = f"[data-jp-theme-light='{str(theme == 'Light').lower()}']"
+    page.wait_for_selector(f"body{light}", state="attached")
 
 
 def notebook_of(sources: list[str]) -> dict[str, Any]:

@@ -103,8 +103,9 @@
     const places = [...root.querySelectorAll("h3, p, li, button, select, dt, dd, th, td, .dl-slider > span, output, .hall-stage text")]
       .filter((node) => shown(node) && node.textContent.trim())
       .map((node) => ({ node, ...(node.ownerSVGElement ? letters(node) : extent(node)) }));
-    return places.flatMap((a, k) => places.slice(k + 1).filter((b) => !a.node.contains(b.node)
-      && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1)
+    return places.flatMap((a, k) => places.slice(k + 1)
+      .filter((b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+        && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1 && !a.node.contains(b.node))
       .map((b) => `${say(a.node)} and ${say(b.node)}`));
   };
 

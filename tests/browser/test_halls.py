@@ -17,67 +17,64 @@ from .conftest import AUDIT, DEMOS
 PAGES = sorted(DEMOS.glob("*/*.html"))
 PLAYERS = [page for page in PAGES if '"Play"' in page.read_text(encoding="utf-8")]
 MEASURES = Path(__file__).with_name("hall.js").read_text(encoding="utf-8")
-HEAR_ERRORS = """window.errors = [];
-addEventListener("error", (event) => event.error && errors.push(event.message));"""
 LEAST_PX = 20
 LEAST_PHONE_PX = 10
 # Sizes are answered before the frame after the next: observers run within one.
-SETTLED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+FRAMES = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+SETTLED = f"() => {FRAMES}"
 # What is smallest, and what each rule finds; asked at once, for to ask takes longer than to look.
-HALL = "(root) => look(root, 'beyond onEdges offCentre collide clipped'.split(' '))"
-PHONE = "(root) => look(root, 'cutOnPhone clipped'.split(' '))"
+LOOK = f"async (root, rules) => {{ await {FRAMES}; return look(root, rules); }}"
+HALL = ["beyond", "onEdges", "offCentre", "collide", "clipped"]
+PHONE = ["cutOnPhone", "clipped"]
+CLICK = "(node) => node.click()"
+KEYS = ("Home", "ArrowRight", "End", "ArrowLeft")
 
 
-def opened(visit: Any, page: Path, width: int, height: int) -> tuple[Any, Any]:
+def opened(sheet: Any, page: Path, width: int, height: int) -> tuple[Any, Any]:
     """Return a demo's page and its widget."""
-    context = visit(reduced_motion="reduce")
-    tab = context.context.new_page()
-    tab.set_viewport_size({"width": width, "height": height})
-    tab.add_init_script(HEAR_ERRORS)
-    tab.goto(page.as_uri() + ("#hall" if width > height else ""))
+    tab = sheet(page.as_uri() + ("#hall" if width > height else ""), width, height)
     tab.evaluate(MEASURES)
     tab.evaluate(SETTLED)
     return tab, tab.locator("#player > *").first
 
 
-def positions(tab: Any, widget: Any) -> Any:
+def positions(tab: Any, widget: Any, keys: tuple[str, ...] = KEYS) -> Any:
     """Yield once for every state of a demo that differs in what stands where."""
-    tabs = widget.locator("[role=tab]")
+    tabs = widget.locator("[role=tab]").element_handles()
     plays = widget.get_by_role("button", name="Play").count()
-    for k in range(max(tabs.count(), 1)):
-        if tabs.count():
-            tabs.nth(k).click()
-        for key in ("Home", "ArrowRight", "End", "ArrowLeft") if plays else ("",):
+    for k in range(max(len(tabs), 1)):
+        if tabs:
+            tabs[k].evaluate(CLICK)
+        for key in keys if plays else ("",):
             if key:
-                widget.focus()
-                tab.keyboard.press(key)
-            tab.evaluate(SETTLED)
+                widget.press(key)
             yield f"tab {k} {key}"
-        other = widget.locator(".mt-pane:visible")
-        if other.count():
-            other.click()
-            tab.evaluate(SETTLED)
+        for other in widget.locator(".mt-pane:visible").element_handles():
+            other.evaluate(CLICK)
             yield f"tab {k}, its other part"
-            other.click()
+            other.evaluate(CLICK)
 
 
+@pytest.mark.parametrize(
+    "on_a_phone", [("ArrowRight", "End"), pytest.param(KEYS, marks=pytest.mark.wide)]
+)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_keys_act_on_load_and_neither_a_hall_nor_a_phone_misses_anything(
-    visit: Callable[..., Any], page: Path
+    sheet: Callable[..., Any], page: Path, on_a_phone: tuple[str, ...]
 ) -> None:
     assert not re.search(r"\d us\b", page.read_text(encoding="utf-8"))
-    tab, widget = opened(visit, page, 1280, 720)
+    tab, widget = opened(sheet, page, 1280, 720)
     keys_act_and_a_slider_takes_its_words_along(tab, widget)
     for state in positions(tab, widget):
-        (size, what), broken = widget.evaluate(HALL)
+        (size, what), broken = widget.evaluate(LOOK, HALL)
         assert size >= LEAST_PX, f"{state}: {what} has {size:.1f} pixels"
         assert broken == {}, state
     widget.focus()
     tab.keyboard.press("f")
     assert "in-hall" not in widget.get_attribute("class")
     tab.set_viewport_size({"width": 390, "height": 844})
-    for state in positions(tab, widget):
-        (size, what), broken = widget.evaluate(PHONE)
+    for state in positions(tab, widget, on_a_phone):
+        (size, what), broken = widget.evaluate(LOOK, PHONE)
         assert broken == {}, f"on a phone: {state}"
         assert size >= LEAST_PHONE_PX, f"on a phone: {state}: {what} has {size:.1f} pixels"
     assert tab.evaluate("() => errors") == []
@@ -85,12 +82,12 @@ def test_keys_act_on_load_and_neither_a_hall_nor_a_phone_misses_anything(
 
 @pytest.mark.parametrize("name", ["adaptive_batching", "collectives_explorer", "plan_on_mesh"])
 def test_a_window_narrower_than_a_projector_has_a_smaller_hall(
-    visit: Callable[..., Any], name: str
+    sheet: Callable[..., Any], name: str
 ) -> None:
-    tab, widget = opened(visit, DEMOS / name / f"{name}.html", 800, 1000)
+    tab, widget = opened(sheet, DEMOS / name / f"{name}.html", 800, 1000)
     tab.keyboard.press("f")
     for state in positions(tab, widget):
-        assert widget.evaluate(HALL)[1] == {}, state
+        assert widget.evaluate(LOOK, HALL)[1] == {}, state
 
 
 def keys_act_and_a_slider_takes_its_words_along(tab: Any, widget: Any) -> None:
@@ -111,8 +108,8 @@ def keys_act_and_a_slider_takes_its_words_along(tab: Any, widget: Any) -> None:
 
 
 @pytest.mark.parametrize("page", PLAYERS, ids=lambda page: page.stem)
-def test_a_player_opens_at_its_beginning(visit: Callable[..., Any], page: Path) -> None:
-    _, widget = opened(visit, page, 1280, 720)
+def test_a_player_opens_at_its_beginning(sheet: Callable[..., Any], page: Path) -> None:
+    _, widget = opened(sheet, page, 1280, 720)
     slider = widget.locator("input[type=range]").first
     assert slider.input_value() == "0"
     tabs = widget.locator("[role=tab]")
@@ -128,9 +125,9 @@ GRIDS = """(root) => [...root.querySelectorAll("[data-rank]")].map((rank) => {
 })"""
 
 
-def test_a_hall_sees_the_ring_and_its_numbers(visit: Callable[..., Any]) -> None:
+def test_a_hall_sees_the_ring_and_its_numbers(sheet: Callable[..., Any]) -> None:
     page = DEMOS / "ring_player" / "ring_player.html"
-    tab, widget = opened(visit, page, 1280, 720)
+    tab, widget = opened(sheet, page, 1280, 720)
     grids = widget.evaluate(GRIDS)
     assert max(right for _, right in grids) - min(left for left, _ in grids) > 0.65 * 1280
     assert min(right - left for left, right in grids) > 120
@@ -156,17 +153,17 @@ def test_a_hall_sees_the_ring_and_its_numbers(visit: Callable[..., Any]) -> None
     ],
 )
 def test_a_hall_sees_names_numbers_and_units(
-    visit: Callable[..., Any], name: str, words: list[str]
+    sheet: Callable[..., Any], name: str, words: list[str]
 ) -> None:
-    _, widget = opened(visit, DEMOS / name / f"{name}.html", 1280, 720)
+    _, widget = opened(sheet, DEMOS / name / f"{name}.html", 1280, 720)
     seen = widget.locator("svg text").all_text_contents()
     assert {*words} <= {*seen}
 
 
-def test_the_winner_of_the_race_is_its_strongest_line(visit: Callable[..., Any]) -> None:
+def test_the_winner_of_the_race_is_its_strongest_line(sheet: Callable[..., Any]) -> None:
     page = DEMOS / "search_race" / "search_race.html"
     for scheme in ("light", "dark"):
-        tab, widget = opened(visit, page, 1280, 720)
+        tab, widget = opened(sheet, page, 1280, 720)
         tab.emulate_media(color_scheme=scheme)
         tab.evaluate(AUDIT)
         for k in range(widget.locator("[role=tab]").count()):
@@ -188,9 +185,9 @@ def test_the_winner_of_the_race_is_its_strongest_line(visit: Callable[..., Any])
     [("training_curves", "path[data-run]"), ("collectives_explorer", "path[data-algorithm]")],
 )
 def test_lines_that_run_together_are_all_seen(
-    visit: Callable[..., Any], name: str, lines: str
+    sheet: Callable[..., Any], name: str, lines: str
 ) -> None:
-    _, widget = opened(visit, DEMOS / name / f"{name}.html", 1280, 720)
+    _, widget = opened(sheet, DEMOS / name / f"{name}.html", 1280, 720)
     looks = widget.locator(lines).evaluate_all(
         "(paths) => paths.map(getComputedStyle).map((s) => [s.strokeDasharray, s.strokeWidth])"
     )
@@ -200,9 +197,9 @@ def test_lines_that_run_together_are_all_seen(
         assert dash != "none" or float(below[:-2]) - float(above[:-2]) >= 1
 
 
-def test_curves_say_what_they_send(visit: Callable[..., Any]) -> None:
+def test_curves_say_what_they_send(sheet: Callable[..., Any]) -> None:
     page = DEMOS / "training_curves" / "training_curves.html"
-    _, widget = opened(visit, page, 1280, 720)
+    _, widget = opened(sheet, page, 1280, 720)
     sent = [
         re.search(r": ([\d.]+) KiB a step", name)
         for name in widget.locator(".dl-runs label").all_inner_texts()
@@ -212,9 +209,9 @@ def test_curves_say_what_they_send(visit: Callable[..., Any]) -> None:
     assert kib[0] > 3 * kib[3] > 3 * kib[2]
 
 
-def test_the_timeline_opens_where_overlap_is_worth_seeing(visit: Callable[..., Any]) -> None:
+def test_the_timeline_opens_where_overlap_is_worth_seeing(sheet: Callable[..., Any]) -> None:
     page = DEMOS / "ddp_timeline" / "ddp_timeline.html"
-    _, widget = opened(visit, page, 1280, 720)
+    _, widget = opened(sheet, page, 1280, 720)
 
     def saved() -> float:
         return float(widget.inner_text().split("Saved by overlap")[1].split("%")[0])
@@ -235,10 +232,10 @@ def test_the_copies_of_the_hall_are_one() -> None:
         assert one.read_bytes() == other.read_bytes()
 
 
-def test_a_dragged_value_takes_the_gradients_along(visit: Callable[..., Any]) -> None:
+def test_a_dragged_value_takes_the_gradients_along(sheet: Callable[..., Any]) -> None:
     """(ab + a) ab with b = 3 is 12 a**2: its gradient is 24 a."""
     page = DEMOS / "autodiff_stepper" / "autodiff_stepper.html"
-    tab, widget = opened(visit, page, 900, 1000)
+    tab, widget = opened(sheet, page, 900, 1000)
     widget.get_by_role("tab", name="Used twice").click()
     status = widget.locator("[role=status]")
     widget.focus()
@@ -260,9 +257,9 @@ def test_a_dragged_value_takes_the_gradients_along(visit: Callable[..., Any]) ->
     assert "gradient of a is complete, 96" in status.inner_text()
 
 
-def test_a_dragged_temperature_changes_what_the_model_says(visit: Callable[..., Any]) -> None:
+def test_a_dragged_temperature_changes_what_the_model_says(sheet: Callable[..., Any]) -> None:
     page = DEMOS / "attention" / "attention.html"
-    tab, widget = opened(visit, page, 1280, 720)
+    tab, widget = opened(sheet, page, 1280, 720)
     tab.keyboard.press("End")
 
     def said() -> str:
@@ -284,9 +281,9 @@ def test_a_dragged_temperature_changes_what_the_model_says(visit: Callable[..., 
     assert name["x"] + name["width"] <= knob["x"]
 
 
-def test_a_dragged_load_changes_how_long_the_same_requests_take(visit: Callable[..., Any]) -> None:
+def test_a_dragged_load_changes_how_long_the_same_requests_take(sheet: Callable[..., Any]) -> None:
     page = DEMOS / "continuous_batching" / "continuous_batching.html"
-    _, widget = opened(visit, page, 1280, 720)
+    _, widget = opened(sheet, page, 1280, 720)
     widget.focus()
     widget.press("End")
     steps = set[str | None]()
