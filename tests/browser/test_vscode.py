@@ -202,7 +202,8 @@ def test_every_widget_takes_the_theme_of_vscode_and_owes_nothing(
     )
     assert set(papers) == {PAPER[THEMES[kind][1]]}
     assert page.locator(".course-panel").get_attribute("data-dark") == str(THEMES[kind][1]).lower()
-    assert audit(page, f"{WIDGETS}, .course-panel") == []
+    by_keys = "contrast" not in kind  # which changes no more than colours around the widgets
+    assert audit(page, f"{WIDGETS}, .course-panel", keys=by_keys) == []
     assert page.evaluate("() => window.refused") == []
 
 
