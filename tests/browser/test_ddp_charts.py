@@ -188,8 +188,8 @@ def in_python(case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_the_browser_computes_what_python_does(visit: Any) -> None:
-    page = visit().open("about:blank")
+def test_the_browser_computes_what_python_does(sheet: Any) -> None:
+    page = sheet("about:blank")
     text = module("ddp_timeline.js").replace("export default { render };", "")
     text = text.replace("export { simulate, bestBucket };", "window.simulate = simulate;")
     page.add_script_tag(content=text)
@@ -213,8 +213,8 @@ def runs() -> list[ServerTimeline]:
     ]
 
 
-def test_the_browser_runs_parameter_servers_as_python_does(visit: Any) -> None:
-    page = visit().open("about:blank")
+def test_the_browser_runs_parameter_servers_as_python_does(sheet: Any) -> None:
+    page = sheet("about:blank")
     text = module("server_timeline.js").replace("export default { render };", "")
     ours = "window.simulate = simulate; window.timesOf = timesOf;"
     page.add_script_tag(content=text.replace("export { simulate, timesOf };", ours))
@@ -235,8 +235,8 @@ def test_the_browser_runs_parameter_servers_as_python_does(visit: Any) -> None:
         chart.close()
 
 
-def test_the_browser_computes_roofs_lineage_and_ways_as_python_does(visit: Any) -> None:
-    page = visit().open("about:blank")
+def test_the_browser_computes_roofs_lineage_and_ways_as_python_does(sheet: Any) -> None:
+    page = sheet("about:blank")
     for name, exported in (
         ("roofline", "{ attainable }"),
         ("lineage", "{ madeAgain, begunAgain }"),
@@ -302,8 +302,8 @@ def test_the_servers_follow_their_controls_by_keyboard(open_demo: Any) -> None:
     expect(status(page)).to_contain_text("asynchronous: 70 updates")
 
 
-def test_the_browser_goes_through_pipelines_and_splits_as_python_does(visit: Any) -> None:
-    page = visit().open("about:blank")
+def test_the_browser_goes_through_pipelines_and_splits_as_python_does(sheet: Any) -> None:
+    page = sheet("about:blank")
     for name, exported in (
         ("pipeline_schedules", "{ simulate }"),
         ("matrix_split", "{ plan, ringBytes }"),
@@ -339,8 +339,8 @@ def test_the_browser_goes_through_pipelines_and_splits_as_python_does(visit: Any
         assert ours[2] == pytest.approx(ring_bytes(sent, 3))
 
 
-def test_the_browser_predicts_the_efficiency_that_python_does(visit: Any) -> None:
-    page = visit().open("about:blank")
+def test_the_browser_predicts_the_efficiency_that_python_does(sheet: Any) -> None:
+    page = sheet("about:blank")
     text = module("scaling_curves.js").replace("export default { render };", "")
     text = text.replace("export { efficiency };", "Object.assign(window, { inputs, efficiency });")
     page.add_script_tag(content=text)
@@ -541,8 +541,8 @@ def test_the_explorer_shows_what_was_timed_over_a_link_where_it_was(open_demo: A
     expect(points).to_have_count(0)
 
 
-def test_every_gpu_of_the_mesh_demos_dgx_has_six_links(visit: Any) -> None:
-    page = visit().open((DEMOS / "plan_on_mesh" / "plan_on_mesh.html").as_uri())
+def test_every_gpu_of_the_mesh_demos_dgx_has_six_links(sheet: Any) -> None:
+    page = sheet((DEMOS / "plan_on_mesh" / "plan_on_mesh.html").as_uri())
     titles = page.locator("path[data-links] title").all_text_contents()
     links = [[int(n) for n in re.findall(r"\d+", title)][:3] for title in titles]
     ends = [gpu for one, other, count in links for gpu in (one, other) for _ in range(count)]

@@ -99,9 +99,10 @@ def test_jupyterlabs_theme_counts_and_not_the_systems(in_lab: Callable[..., Any]
     ],
 )
 def test_a_page_that_says_its_theme_is_followed_and_else_the_system(
-    body: str, system: str, paper: tuple[int, ...], as_html: str, visit: Callable[..., Any]
+    body: str, system: str, paper: tuple[int, ...], as_html: str, sheet: Callable[..., Any]
 ) -> None:
-    page = visit(color_scheme=system).open("about:blank")
+    page = sheet("about:blank")
+    page.emulate_media(color_scheme=system)
     page.set_content(f"<!doctype html><html>{body}{as_html}</body></html>")
     seen, inks = looked_at(page.locator("img.course-figure"))
     assert seen == paper

@@ -123,8 +123,8 @@ def test_pressing_forward_many_times_loses_no_step(visit: Any) -> None:
     expect(status(page)).to_contain_text("Forward 3 of 4")
 
 
-def test_nothing_moves_where_motion_is_unwanted(visit: Any) -> None:
-    page = visit(offline=True, reduced_motion="reduce").open(page_of("autodiff_stepper"))
+def test_nothing_moves_where_motion_is_unwanted(sheet: Any) -> None:
+    page = sheet(page_of("autodiff_stepper"))
     page.evaluate(
         "() => { window.frames_asked = 0; const ask = window.requestAnimationFrame;"
         " window.requestAnimationFrame = (f) => { window.frames_asked += 1; return ask(f); } }"
@@ -178,8 +178,8 @@ CONTRASTS = """() => {
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_text_stands_out_in_the_readers_colours(visit: Any, name: str) -> None:
-    page = visit(offline=True, reduced_motion="reduce").open(page_of(name))
+def test_every_text_stands_out_in_the_readers_colours(sheet: Any, name: str) -> None:
+    page = sheet(page_of(name))
     player = page.locator(".mt-player")
     page.get_by_label("Step", exact=True).focus()
     for key in ("ArrowRight", "ArrowRight", "ArrowRight", "End"):
@@ -192,8 +192,8 @@ def test_every_text_stands_out_in_the_readers_colours(visit: Any, name: str) -> 
             assert min(found)[0] >= 4.5, (scheme, min(found))
 
 
-def test_a_text_that_does_not_stand_out_is_found(visit: Any) -> None:
-    page = visit(offline=True).open(page_of("autodiff_stepper"))
+def test_a_text_that_does_not_stand_out_is_found(sheet: Any) -> None:
+    page = sheet(page_of("autodiff_stepper"))
     page.add_style_tag(content=".mt-player svg text.muted { fill: #8a939c !important; }")
     ratio, _, classes = min(page.evaluate(CONTRASTS))
     assert ratio < 4.5

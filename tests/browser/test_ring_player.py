@@ -79,12 +79,12 @@ BOXES = """() => [...document.querySelectorAll(".ring-player g[data-rank]")].map
     ("ranks", "algorithm"), [(1, "ring"), (8, "ring"), (64, "tree"), (64, "ring")]
 )
 def test_however_many_ranks_none_stands_on_another(
-    visit: Any, tmp_path: Path, ranks: int, algorithm: str
+    sheet: Any, tmp_path: Path, ranks: int, algorithm: str
 ) -> None:
     inputs = [np.arange(8.0) * 2**rank for rank in range(ranks)]
     run = watch(lambda comm, x: comm.all_reduce(x, algorithm=algorithm), inputs)
     player = RingPlayer(run.story("Ranks"))
-    page = visit().open(player.save(tmp_path / "ring.html").as_uri())
+    page = sheet(player.save(tmp_path / "ring.html").as_uri())
     player.close()
     boxes = page.evaluate(BOXES)
     assert len(boxes) == ranks
@@ -135,8 +135,8 @@ def test_a_ring_of_64_ranks_plays_and_draws_a_round_once(
     assert audit(page, ".ring-player") == []
 
 
-def test_the_picture_of_64_ranks_needs_no_scrolling(visit: Any, crowd: str) -> None:
-    page = visit().open(crowd)
+def test_the_picture_of_64_ranks_needs_no_scrolling(sheet: Any, crowd: str) -> None:
+    page = sheet(crowd)
     stage = page.locator(".rp-stage")
     assert stage.evaluate("(node) => node.scrollWidth <= node.clientWidth")
     assert stage.evaluate("(node) => node.clientHeight") < 900  # of the window
@@ -161,8 +161,8 @@ def test_at_the_end_every_square_is_summed_over_all_ranks(page: Any) -> None:
     expect(messages.first).to_contain_text("summed over ranks 0, 1, 2 and 3 (16 bytes)")
 
 
-def test_nothing_moves_where_motion_is_unwanted(visit: Any) -> None:
-    page = visit(reduced_motion="reduce").open((DEMO / "ring_player.html").as_uri())
+def test_nothing_moves_where_motion_is_unwanted(sheet: Any) -> None:
+    page = sheet((DEMO / "ring_player.html").as_uri())
     page.evaluate(
         "() => { window.frames_asked = 0; const ask = window.requestAnimationFrame;"
         " window.requestAnimationFrame = (f) => { window.frames_asked += 1; return ask(f); } }"
@@ -176,8 +176,9 @@ def test_nothing_moves_where_motion_is_unwanted(visit: Any) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_takes_the_readers_colours(visit: Any, scheme: str) -> None:
-    page = visit(color_scheme=scheme).open((DEMO / "ring_player.html").as_uri())
+def test_the_page_takes_the_readers_colours(sheet: Any, scheme: str) -> None:
+    page = sheet((DEMO / "ring_player.html").as_uri())
+    page.emulate_media(color_scheme=scheme)
     paper = page.locator(".ring-player").evaluate(
         "(node) => getComputedStyle(node).backgroundColor"
     )
