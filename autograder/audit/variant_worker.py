@@ -27,6 +27,7 @@ from autograder.authoring.source import load_lab
 from autograder.grading.grade import LabGrader
 from autograder.grading.line_process import Answer, Request, Serving
 from autograder.grading.slicing import Analysed, select_needed, statements_of
+from autograder.sandbox.zygote import collapse_heap
 from autograder.student.local import LocalStudent
 from autograder.student.protocol import COMMUNICATOR
 from autograder.student.withheld import withhold
@@ -44,6 +45,7 @@ def main() -> None:
     _preload(grader)
     gc.freeze()
     gc.enable()
+    collapse_heap()  # a lab has a hundred variants and more
     serving.run(functools.partial(_trial, grader))
 
 

@@ -5,7 +5,7 @@ wrong answer in wrong.py fails its own check with a message of its own.
 """
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from autograder.audit.audit import find_unearned_points
@@ -91,7 +91,9 @@ def is_stale(lab: Lab) -> bool:
     return not path.is_file() or path.read_text(encoding="utf-8") != learner_notebook(lab)
 
 
-def contradictions(lab: Lab, checks: Checks, trials: Trials) -> Iterator[str]:
+def contradictions(
+    lab: Lab, checks: Checks, trials: Trials, seeds: Sequence[int] = SEEDS
+) -> Iterator[str]:
     """Yield in words what is wrong with a lab; nothing where it is right."""
     every = tuple(task.check.name for task in tasks_of(lab, checks))
     for question in lab.questions:
@@ -99,11 +101,11 @@ def contradictions(lab: Lab, checks: Checks, trials: Trials) -> Iterator[str]:
             yield f"question {question.name} has no check: add one to {CHECKS}."
     wrong = load_wrong_answers(lab.directory)
     _check_names(checks, wrong)
-    starter, *rest = _variants(lab, every)
+    starter, *rest = _variants(lab, every, seeds)
     caught = [_with_mistake(lab, mistake) for mistake in wrong]
     started, *others = trials.run([starter, *rest, *caught])
     yield from _starter_faults(started.verdicts)
-    for trial in others[: len(SEEDS)]:
+    for trial in others[: len(seeds)]:
         lost = [v for v in trial.verdicts if v.outcome is not Outcome.CORRECT or v.broken]
         yield from (
             f"the solution fails {v.name}: {_short(v)}{_explain_missing_module(v)}" for v in lost
@@ -112,7 +114,7 @@ def contradictions(lab: Lab, checks: Checks, trials: Trials) -> Iterator[str]:
             yield f"the solution does not come to an end: ended {trial.ended}."
         if lost or trial.ended:
             break
-    for mistake, trial in zip(wrong, others[len(SEEDS) :], strict=True):
+    for mistake, trial in zip(wrong, others[len(seeds) :], strict=True):
         verdict = trial.of(mistake.check)
         yield from _not_caught(mistake, verdict, trial.ended)
 
@@ -123,11 +125,11 @@ _UNEARNED = (
 )
 
 
-def _variants(lab: Lab, checks: tuple[str, ...]) -> Iterator[Variant]:
+def _variants(lab: Lab, checks: tuple[str, ...], seeds: Sequence[int]) -> Iterator[Variant]:
     code = [cell for cell in lab.cells if cell.kind == "code"]
     yield Variant(tuple(learner_text(c, lab.directory) for c in code), checks)
     solved = tuple(solution_text(c, lab.directory) for c in code)
-    yield from (Variant(solved, checks, seed) for seed in SEEDS)
+    yield from (Variant(solved, checks, seed) for seed in seeds)
 
 
 def _with_mistake(lab: Lab, mistake: WrongAnswer) -> Variant:

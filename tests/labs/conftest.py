@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from autograder.audit.variants import Trials
 from autograder.authoring.source import find_labs, load_lab
 from autograder.records import Lab
 
@@ -131,6 +132,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "lab" in metafunc.fixturenames:
         labs = every_lab()
         metafunc.parametrize("lab", labs, ids=[lab.name for lab in labs], scope="session")
+
+
+@pytest.fixture(scope="session")
+def trials(lab: Lab) -> Iterator[Trials]:
+    """One worker, which has imported what the lab needs, for all tests of a lab."""
+    with Trials(lab, jobs=1) as found:
+        yield found
 
 
 @pytest.fixture
