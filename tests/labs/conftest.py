@@ -169,8 +169,7 @@ def run_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..
 def shells(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., dict[str, Any]]]:
     """Return a function that runs a lab's cells in a fresh shell: what they said, and their errors.
 
-    Some do less than in the lab (`SMALLER`). Figures are drawn as in a notebook, or by another
-    `backend` of matplotlib.
+    Figures are drawn as in a notebook, or by another `backend` of matplotlib.
     """
     environment = {
         **os.environ,
@@ -188,8 +187,8 @@ def shells(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., d
     asking, answering = worker.stdin, worker.stdout
     assert asking is not None and answering is not None
 
-    def run(lab: Lab, cells: list[str], directory: Path, backend: str = INLINE) -> dict[str, Any]:
-        request = {"cells": in_small(lab, cells), "directory": str(directory), "backend": backend}
+    def run(cells: list[str], directory: Path, backend: str = INLINE) -> dict[str, Any]:
+        request = {"cells": cells, "directory": str(directory), "backend": backend}
         asking.write(json.dumps(request) + "\n")
         asking.flush()
         found: dict[str, Any] = json.loads(answering.readline())

@@ -1,9 +1,11 @@
 """Each lab as released, from top to bottom: nothing is begun, and it stops cleanly.
 
-In a warm shell, for the imports take most of the time. One starter runs in a kernel of its own
-too, all with WIDE=1.
+In a warm shell, for the imports take most of the time, and without the cells that no answer has to
+do with: solved or not they are the same, and `test_labs_solved` runs them. One starter runs whole,
+in a kernel of its own too, all with WIDE=1.
 """
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +16,9 @@ import pytest
 from autograder.authoring.notebook import learner_notebook
 from autograder.authoring.regions import learner_text
 from autograder.authoring.source import find_labs, load_lab
+from autograder.grading.slicing import select_needed, statements_of
 from autograder.records import Lab
+from tests.labs.conftest import in_small
 
 pytestmark = pytest.mark.slow
 
@@ -42,12 +46,36 @@ def problem_with(lab: Lab, said: str, errors: list[str]) -> str:
     return ""
 
 
+def touched_by_answers(lab: Lab, texts: list[str]) -> list[str]:
+    """Return those of a starter's code cells that answers have to do with, and what these need.
+
+    They read or change an answer's name, or the panel, or what a cell binds that does.
+    """
+    code = [c for c in lab.cells if c.kind == "code"]
+    cells = [statements_of([*[("markdown", "")] * n, ("code", t)]) for n, t in enumerate(texts)]
+    names = {"q", *(name for question in lab.questions for name in question.defines)}
+    kept, reads = set[int](), set[str]()
+    for n, (cell, statements) in enumerate(zip(code, cells, strict=True)):
+        binds = {name for s in statements for name in s.statement.binds}
+        from_others = {name for s in statements for name in (*s.reads, *s.acts_on)} - binds
+        if "question" in cell.attributes or names & from_others:
+            kept.add(n)
+            names |= binds
+            reads |= from_others
+    needed = select_needed([s for statements in cells for s in statements], reads)
+    kept |= {statement.cell - 1 for statement in needed}
+    return [text for n, text in enumerate(texts) if n in kept]
+
+
 def test_the_starter_is_not_attempted_and_stops_at_something_unwritten(
     lab: Lab, shells: Callable[..., dict[str, Any]]
 ) -> None:
     """Every cell is run, whatever the one before did; JupyterLab's run-all stops at the first."""
-    code = [learner_text(c, lab.directory) for c in lab.cells if c.kind == "code"]
-    found = shells(lab, code, lab.directory, backend="agg")  # of a starter no figure is of interest
+    cells = [learner_text(c, lab.directory) for c in lab.cells if c.kind == "code"]
+    code = in_small(lab, cells)
+    if not os.environ.get("WIDE"):
+        code = touched_by_answers(lab, code)
+    found = shells(code, lab.directory, backend="agg")  # of a starter no figure is of interest
     assert problem_with(lab, found["said"], found["errors"]) == ""
 
 

@@ -23,6 +23,7 @@ from autograder.grading.report import to_text
 from autograder.grading.submission import read
 from autograder.records import Lab
 from autograder.service.running.handout import hand_out
+from tests.labs.conftest import in_small
 
 IN_A_KERNEL = ("16_at_scale",)  # a short one of ranks; the starter in a kernel has none
 
@@ -51,7 +52,7 @@ def test_a_lab_is_solved_by_its_answer_regions_alone(
     else:
         cells = json.loads(notebook.read_bytes())["cells"]
         code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
-        assert shells(lab, code, notebook.parent)["errors"] == []
+        assert shells(in_small(lab, code), notebook.parent)["errors"] == []
     here = labs_solved.progress_of(notebook)
     assert (here.correct, here.problem) == (here.questions, "")
     report = labs_solved.grade(lab, notebook)
