@@ -22,6 +22,11 @@ LABS = HERE.parents[1] / "labs"
 FORGERIES = sorted((HERE / "answers_to_labs").glob("*.py"))
 
 
+def is_said_only(text: str) -> bool:
+    """Tell whether a statement of a forgery is for its readers: its docstring, or UNPAID."""
+    return text.startswith(('"""', "UNPAID = "))
+
+
 @pytest.mark.sandbox
 @pytest.mark.timeout(280)
 @pytest.mark.parametrize("forgery", FORGERIES, ids=lambda path: path.stem)
@@ -39,7 +44,9 @@ def test_a_forged_fact_earns_nothing(forgery: Path) -> None:
     names = {name for task in grader.tasks for name in task.question.defines}
     needs = select_needed(grader.solution, names | grader.names)
     notebook = json.loads(solution_notebook(lab))
-    texts = [*(statement.text for statement in needs), text]
+    # And of the forgery what runs: the judge would try again with its words and its UNPAID.
+    own = [f for f in statements_of([("code", text)]) if not is_said_only(f.statement.text)]
+    texts = [statement.text for statement in (*needs, *(f.statement for f in own))]
     notebook["cells"] = [{"cell_type": "code", "metadata": {}, "source": each} for each in texts]
     report = grader.grade(json.dumps(notebook).encode())
     paid = {result.name for result in report.results if result.question in named and result.score}
