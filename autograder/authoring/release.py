@@ -27,12 +27,18 @@ SEEDS = (1, 2, 3)  # the solution is right on inputs drawn anew, not on one draw
 
 
 def release(
-    lab: Lab, out_dir: Path | str, solutions: bool = False, *, audited: bool = True
+    lab: Lab,
+    out_dir: Path | str,
+    solutions: bool = False,
+    *,
+    audited: bool = True,
+    jobs: int | None = None,
 ) -> list[Path]:
     """Write what learners get to `out_dir`/<lab>/ and return the paths written.
 
     lab.ipynb, checks.py without the hidden checks, lab.json, and assets; with `solutions` also
     solution.ipynb, for staff. `audited` tries answers that do nothing, of which none may earn.
+    What is tried runs in `jobs` workers, as many as there are cores by default.
 
     Raises:
         ReleaseRefused: the lab contradicts itself; nothing has been written.
@@ -43,7 +49,7 @@ def release(
         problem = f"release: {target} is the lab's source, whose checks.py would be overwritten"
         raise LabError(f"{problem}. Name another directory with -o.")
     checks = load_checks(lab.directory / CHECKS)
-    with Trials(lab) as trials:
+    with Trials(lab, jobs=jobs) as trials:
         reasons = list(contradictions(lab, checks, trials))
         if audited and not reasons:
             reasons = [_UNEARNED.format(**paid) for paid in find_unearned_points(lab, trials)]

@@ -27,7 +27,7 @@ HIDDEN = ("a_negative_factor_changes_the_sign", "secret_length", "-1.5")
 def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the released folder of the sample lab, to read."""
     folder = tmp_path_factory.mktemp("released")
-    release(load_lab(SAMPLE), folder, solutions=True)
+    release(load_lab(SAMPLE), folder, solutions=True, jobs=1)
     return folder / SAMPLE.name
 
 
@@ -133,7 +133,7 @@ def test_a_lab_that_contradicts_itself_is_refused_and_not_written(
 ) -> None:
     lab = load_lab(lab_copy(**changes))
     with pytest.raises(ReleaseRefused) as caught:
-        release(lab, tmp_path / "out")
+        release(lab, tmp_path / "out", jobs=1)
     assert says in str(caught.value)
     assert not (tmp_path / "out").exists()
 
@@ -150,7 +150,7 @@ def test_a_lab_that_contradicts_itself_is_refused_and_not_written(
 def test_malformed_checks_are_an_error_that_says_where(lab_copy, tmp_path, changes, says) -> None:
     lab = load_lab(lab_copy(**changes))
     with pytest.raises(LabError, match=says):
-        release(lab, tmp_path / "out")
+        release(lab, tmp_path / "out", jobs=1)
 
 
 ZIPPED = (
@@ -162,12 +162,12 @@ ZIPPED = (
 def test_a_check_that_pays_an_empty_list_is_refused_and_named(lab_copy, tmp_path: Path) -> None:
     lab = load_lab(lab_copy(checks=[ZIPPED]))
     with pytest.raises(ReleaseRefused) as caught:
-        release(lab, tmp_path / "out")
+        release(lab, tmp_path / "out", jobs=1)
     said = str(caught.value)
     assert "rows_are_added pays for nothing: sum_rows passes it by giving back an empty" in said
     assert "zip()" in said
     assert not (tmp_path / "out").exists()
-    release(lab, tmp_path / "out", audited=False)
+    release(lab, tmp_path / "out", audited=False, jobs=1)
     assert (tmp_path / "out" / lab.name / "lab.ipynb").is_file()
 
 
