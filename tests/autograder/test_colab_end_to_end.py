@@ -126,6 +126,7 @@ def environment(home: Path, python: Path, chosen: Path) -> dict[str, str]:
         "IPYTHONDIR": str(home / "ipython"),
         "PATH": f"{python.parent}:{os.environ['PATH']}",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_NO_COMPILE": "1",  # all of the course, of which a lab imports little
         "PIP_NO_INDEX": "1",
         "PIP_ROOT_USER_ACTION": "ignore",
     }
