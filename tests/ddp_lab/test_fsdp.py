@@ -17,10 +17,10 @@ FSDP = """
     store, rank, spoil = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "spoil"
     dist.init_process_group("ddp_lab", init_method=f"file://{store}", rank=rank, world_size=2)
     if spoil:
-        from ddp_lab.torch_backend import process_group as torch_group
-        def fill(tensor, values):
+        from ddp_lab.torch_backend import process_group, tensor_collectives
+        def fill(tensor, values, source=""):
             tensor.detach().copy_(values.reshape(tensor.shape) * 1.0005)
-        torch_group.fill = fill
+        process_group.fill = tensor_collectives.fill = fill
 
     def model():
         torch.manual_seed(0)

@@ -98,8 +98,10 @@ class CrossEntropyGrad(KeepsSpec, OfClasses):
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Softmax has the derivative y (v - Σ v y); the one hot part has none."""
         x, index, g = node.inputs
-        axis, counts = self.axis % len(x.shape), ne(index, self.ignore_index)
-        share = where(counts, g / cast_to(sum(counts), x.dtype) if self.mean else g, 0.0)
+        axis, share = self.axis % len(x.shape), g
+        if self.ignore_index != NONE:  # which no int32 holds: compared with one it would be 0
+            counts = ne(index, self.ignore_index)
+            share = where(counts, g / cast_to(sum(counts), x.dtype) if self.mean else g, 0.0)
         flow = insert_axes(share, (axis,)) * out_grad
         y = apply(Softmax(axis), x)
         slope = apply(self, x, index, g * 0.0 + 1.0)
