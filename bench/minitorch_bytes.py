@@ -236,7 +236,8 @@ class Count:
         moves = call.inner or [(call.name, move) for move in own + writes]
         if method == "gradient":
             node = call.frame.f_locals[call.frame.f_code.co_varnames[2]]
-            moves += self._deliver(node, result)
+            if len(result) == len(node.inputs):  # or a part, of a rule that builds on another's
+                moves += self._deliver(node, result)
         elif method == "dense":
             self._gradients.setdefault(self._memory(result), self._memory(of.like))
         if self._calls:

@@ -110,3 +110,11 @@ def test_a_recurrent_language_model_counts_twice_the_same(bench: Any, count: Cou
     assert (first.least, first.moved, first.excess) == (second.least, second.moved, second.excess)
     assert first.allocated == second.allocated
     assert 1 < first.moved.total() / first.least < 1.5
+
+
+def test_a_rule_that_builds_on_another_is_counted_once(count: Count) -> None:
+    conv = minitorch.nn.Conv2d(2, 3, 3)  # of its three gradients two are another rule's
+    x = minitorch.tensor(np.ones((1, 2, 5, 5), np.float32), requires_grad=True)
+    moved = count(lambda: (conv(x) + conv(x)).sum().backward()).moved
+    arrays = [x.array, *(param.array for param in conv.parameters())]
+    assert moved["sum of gradients"] == 3 * sum(array.nbytes for array in arrays)

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.service.database.database import Database, Records, insert_row
+from autograder.service.database.database import Records, insert_row
 from autograder.service.database.schema import lines, people, tokens
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log, stale_totals
@@ -50,12 +50,15 @@ class Person:
 
 
 @dataclass(frozen=True)
-class Edit:
-    """What somebody changes in a course: where it is kept, when, and who."""
+class Edit(Records):
+    """What somebody changes in a course: where it is kept, its clock, and who."""
 
-    database: Database
-    now: float
     by: Person
+
+    @property
+    def now(self) -> float:
+        """The time, in a transaction after its turn has come: lines of the log stand in order."""
+        return self.clock()
 
     def log(self, connection: sa.Connection, action: str, subject: str, *states: Any) -> None:
         """Write a line of the audit log: what was before, and what is after, if it says so."""

@@ -123,7 +123,7 @@ class Course:
 
     def edit(self, by: Person) -> Edit:
         """Return what a person changes here now, for what writes it down."""
-        return Edit(self.store.database, self.store.clock(), by)
+        return Edit(self.store.database, self.store.clock, by)
 
     def labs_for(self, person: Person, also: Iterable[str] = ()) -> list[dict[str, Any]]:
         """Return every lab, and some that are gone, with the dates and attempts of `person`."""

@@ -15,8 +15,12 @@ import pytest
 
 from autograder.service.client import Connection
 from autograder.service.errors import Refused, ServerError
+from autograder.service.records import audit_log
+from autograder.service.records.people import Edit
+from autograder.service.records.roster import roster
 from autograder.service.records.rules import Rules
-from autograder.service.times import moment
+from autograder.service.records.store import Store
+from autograder.service.times import iso, moment
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 
@@ -610,6 +614,15 @@ def test_every_change_is_in_the_audit_log_with_a_name(running: Any) -> None:
     assert (published["before"], published["after"]) == (5.0, 1.0)
     assert datetime.fromisoformat(published["at"]) >= NOW
     assert ask(ada, "GET", "/api/audit")[0] == 403
+
+
+def test_lines_of_the_log_are_of_the_times_of_their_transactions(tmp_path: Path) -> None:
+    now = [1e9]
+    store = Store(f"sqlite:///{tmp_path}/course.db", clock=lambda: now[0])
+    edit = Edit(store.database, store.clock, store.roster.add("grace", "instructor"))
+    now[0] += 60  # as its transaction waits for another's
+    roster.take(edit, b"login\nada\n", dry_run=False)
+    assert [line["at"] for line in audit_log.read(store.database, 1)] == [iso(now[0])]
 
 
 # Sessions, hosts, the description

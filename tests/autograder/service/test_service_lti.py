@@ -645,7 +645,7 @@ def test_what_staff_decide_about_a_lab_is_sent_whatever_was_handed_in(
     ada = store.roster.find("ada")
 
     def set_to(**decision: Any) -> None:
-        decide(Edit(store.database, time.time(), instructor), "01_first", ada, decision)
+        decide(Edit(store.database, time.time, instructor), "01_first", ada, decision)
 
     set_to(points=7, max_score=8)
     assert platform.wait(1)[0]["scoreGiven"] == 7 and platform.scores[0]["scoreMaximum"] == 8

@@ -201,7 +201,7 @@ def test_of_groups_and_marks_at_once_each_answer_gets_one_first_mark(
         number = store.submissions.add(ada, "lab", str(n).encode()).id
         assert store.claims.claim("a", 10) and store.claims.finish(number, "a", REPORT)
         for text in ("Well.", "Why?"):
-            kept_comments.keep(Edit(store.database, 0.0, staff), "lab", "why", "", text)
+            kept_comments.keep(Edit(store.database, lambda: 0.0, staff), "lab", "why", "", text)
     (group,) = marking.groups(submissions, "lab", "why")
     walk, together, done = marking.Walk("lab", "why"), threading.Barrier(4), list[list[int]]()
 

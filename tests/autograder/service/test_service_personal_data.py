@@ -92,7 +92,7 @@ def test_marks_of_somebody_who_left_the_staff_count_as_nobodys(course: Any, tmp_
     by = course.roster.find("staff")
     eve = course.roster.add("Eve", "assistant")
     course.submissions.mark(2, {"why": {"points": 2}}, eve)
-    edit = Edit(course.database, 1e9, by)
+    edit = Edit(course.database, lambda: 1e9, by)
     assignments.assign(edit, eve, Assignment("lab", "", ""), remove=False)
     course.second_marks.draw("lab", "why", 9, by)
     course.second_marks.give(1, "why", {"points": 2}, eve)

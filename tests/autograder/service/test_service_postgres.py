@@ -95,9 +95,9 @@ def test_two_of_staff_may_say_the_same_at_once(make_postgres: Any) -> None:
                 for number in range(15):
                     at_once.wait()
                     rule = {"drop_lowest": number % 3, "weights": {"lab": 1.0 + number}}
-                    course_rule.put(Edit(store.database, 0.0, staff), rule, ["lab"])
+                    course_rule.put(Edit(store.database, lambda: 0.0, staff), rule, ["lab"])
                     points = {"points": number, "max_score": 20}
-                    decide(Edit(store.database, 0.0, staff), "lab", ada, points)
+                    decide(Edit(store.database, lambda: 0.0, staff), "lab", ada, points)
             except BaseException:
                 at_once.abort()
                 raise

@@ -73,7 +73,7 @@ class Days:
 
     @property
     def edit(self) -> Edit:
-        return Edit(self.store.database, self.now, self.by)
+        return Edit(self.store.database, lambda: self.now, self.by)
 
     def happens(self) -> None:
         self.now += 3600

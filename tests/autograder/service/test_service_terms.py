@@ -53,13 +53,13 @@ def fill(store: Store) -> None:
     store.dates.set_rules("02_second", Rules(due=DUE, solutions=True, late_until=LATE), staff)
     weights = {"01_first": 2.0, "09_gone": 3.0}
     rule = {"drop_lowest": 1, "weights": weights}
-    course_rule.put(Edit(store.database, 0.0, staff), rule, weights)
+    course_rule.put(Edit(store.database, lambda: 0.0, staff), rule, weights)
     for lab, question, item in (
         *(("01_first", "why", "Names the unit"), ("01_first", "why", "Says how")),
         *(("01_first", "gone", ""), ("09_gone", "why", "")),
     ):
         for text in TEXTS:
-            kept_comments.keep(Edit(store.database, 0.0, staff), lab, question, item, text)
+            kept_comments.keep(Edit(store.database, lambda: 0.0, staff), lab, question, item, text)
     with store.database.write() as connection:
         used = Counter({("why", " ".join(TEXTS[1].split())): 2})
         kept_comments.count_uses(connection, "01_first", used)
@@ -263,7 +263,8 @@ def test_a_full_list_of_comments_is_said_and_the_rest_taken(running: Any) -> Non
     store = running.server.course.store
     by = store.roster.find("instructor")
     for number in range(199):
-        kept_comments.keep(Edit(store.database, 0.0, by), "01_first", "why", "", f"no. {number}")
+        edit = Edit(store.database, store.clock, by)
+        kept_comments.keep(edit, "01_first", "why", "", f"no. {number}")
     said = [{"lab": "01_first", "question": "why", "item": "", "text": t} for t in ("a", "b", "c")]
     taken = running.staff.send(
         "POST", "term", body={"term": {**EMPTY, "comments": said}, **WEEK}, dry_run=False

@@ -53,7 +53,7 @@ class Course:
 
     @property
     def edit(self) -> Edit:
-        return Edit(self.store.database, self.now, self.staff)
+        return Edit(self.store.database, lambda: self.now, self.staff)
 
     def live(self) -> None:
         """Let a term go by."""
@@ -238,7 +238,7 @@ def test_a_change_that_names_nobody_is_found(database_url: Any) -> None:
     course = Course(database_url, 0)
     with closing(course.store) as store:
         one = {"points": 1, "max_score": 5}
-        decide(Edit(store.database, START, course.staff), LABS[0], course.learners[0], one)
+        decide(Edit(store.database, lambda: START, course.staff), LABS[0], course.learners[0], one)
         assert_as_counted_anew(store)
         with store.database.write() as connection:
             connection.execute(decisions.update().values(points=4.0, max_score=5.0))
@@ -257,7 +257,7 @@ def test_a_lab_that_is_handed_in_just_before_it_closes_is_not_missing(database_u
         ada, bob = course.learners[-2:]
         data = f"login,team\n{ada.login},a\n{bob.login},a\n".encode()
         how = {"find": store.roster.find, "dry_run": False}
-        teams.take(Edit(store.database, START, course.staff), LABS[0], data, **how)
+        teams.take(Edit(store.database, lambda: START, course.staff), LABS[0], data, **how)
         assert_as_counted_anew(store)
         slow.submissions.add(ada, LABS[0], b"in time")
         assert_as_counted_anew(store)
@@ -278,7 +278,7 @@ def test_whoever_is_graded_while_totals_are_worked_out_stays_stale(
             course.hand_in(person, LABS[3])
         assert_as_counted_anew(store)
         ada, bob, eve = course.learners[:3]
-        decide(Edit(store.database, course.now, course.staff), LABS[3], ada, {"excused": True})
+        decide(course.edit, LABS[3], ada, {"excused": True})
         with other.database.write() as connection:  # she is named already, by what is written
             stale_totals.name(connection, [ada.id])
             hers = decisions.c.person_id == ada.id
@@ -290,10 +290,10 @@ def test_whoever_is_graded_while_totals_are_worked_out_stays_stale(
         def grade_another(*executed: Any) -> None:
             if waits and "INSERT INTO course_totals" in executed[2]:
                 mark = {"points": 2, "max_score": 9}
-                decide(Edit(other.database, course.now, course.staff), LABS[3], waits.pop(), mark)
+                decide(Edit(other.database, other.clock, course.staff), LABS[3], waits.pop(), mark)
 
         sa.event.listen(store.database.engine, "after_cursor_execute", grade_another)
-        decide(Edit(store.database, course.now, course.staff), LABS[3], bob, {"excused": True})
+        decide(course.edit, LABS[3], bob, {"excused": True})
         bring_up_to_date(store.submissions)
         assert named(store) == [eve.id]
         assert_as_counted_anew(store)
@@ -327,7 +327,7 @@ def test_totals_are_right_after_several_write_and_work_them_out_at_once(database
                     if number % 2:
                         decision = {"points": 2, "max_score": 5} if number % 3 else {}
                         mine = learners[seed]
-                        decide(Edit(store.database, 0.0, course.staff), lab, mine, decision)
+                        decide(Edit(store.database, lambda: 0.0, course.staff), lab, mine, decision)
                     bring_up_to_date(store.submissions)
             except Exception as error:
                 failures.append(error)
@@ -356,7 +356,7 @@ def many(database_url: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Course]
             course.now = START + DAY
             course.hand_in(person, lab)
         text = "login\n" + "".join(f"m{number:04}\n" for number in range(MANY))
-        roster.take(Edit(store.database, store.clock(), course.staff), text.encode(), dry_run=False)
+        roster.take(Edit(store.database, store.clock, course.staff), text.encode(), dry_run=False)
         yield course
 
 
@@ -471,7 +471,7 @@ def test_a_page_says_in_words_that_totals_are_worked_out_anew(running: Any, brow
     running.server.course.totals.stop()
     text = "login\n" + "".join(f"m{number:04}\n" for number in range(600))
     instructor = store.roster.find("instructor")
-    roster.take(Edit(store.database, store.clock(), instructor), text.encode(), dry_run=False)
+    roster.take(Edit(store.database, store.clock, instructor), text.encode(), dry_run=False)
     browser.log_in(running.staff.token)
     words = "Course totals are being worked out anew"
     assert words in (page := browser.get("/gradebook?sort=-course")).text

@@ -56,7 +56,7 @@ class Dates(Records):
         """Set the rules of a lab."""
         with self.database.write() as connection:
             before = calendar(connection).rules.get(lab, Rules())
-            put_rules(connection, Edit(self.database, self.clock(), by), lab, before, rules)
+            put_rules(connection, Edit(self.database, self.clock, by), lab, before, rules)
 
     def extend(self, lab: str, learner: Person, due: str | None, by: Person) -> Rules:
         """Give a learner until `due`, or take that back; return what holds for them now.
