@@ -34,6 +34,7 @@ def cond(
     """
     yes, no = graph_cond.two_functions(true_fn, false_fn)
     if is_tracing() and isinstance(pred, Tensor):
+        current().bring_views_up_to_date()
         chosen = graph_cond.cond(lower(pred), build_with(yes), build_with(no), strict, name)
         return lift(chosen)
     if isinstance(pred, Tensor | bool):
@@ -55,6 +56,7 @@ def while_loop(
     """
     values = list(loop_vars)
     if is_tracing():
+        current().bring_views_up_to_date()
         start = lower(loop_vars)
         return lift(
             graph_loop.while_loop(build_with(cond), build_with(body), start, *args, **kwargs)

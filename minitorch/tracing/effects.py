@@ -23,7 +23,7 @@ from minitorch.ops.elementwise.casting import cast_to
 from minitorch.optim.optimizer import Optimizer
 from minitorch.tensor.modes import no_grad, recording
 from minitorch.tensor.tensor import Tensor
-from minitorch.tracing.symbol import Symbol, place
+from minitorch.tracing.symbol import Symbol, place, shows
 
 if TYPE_CHECKING:
     from minitorch.tracing.tracer import Tracer
@@ -148,7 +148,9 @@ class Effects:
         return self.moved.get(id(source), (source, None))[1]
 
     def stands_for(self, tensor: Tensor) -> Symbol:
-        """Return the symbol that is a tensor from outside as it is by now."""
+        """Return the symbol that is a tensor as it is by now."""
+        if isinstance(tensor, Symbol):
+            return tensor
         if (moved := self.moved_to(tensor)) is not None:
             return moved
         return Symbol.of(self.tracer.node_of(tensor), self.tracer, tensor.requires_grad)
@@ -161,10 +163,7 @@ class Effects:
             _, source = self.detached.get(id(tensor), (tensor, tensor))
             self.detached[id(detached)] = detached, source
             return detached
-        symbol = self.stands_for(tensor)
-        view = symbol.detach()
-        view.source = tensor
-        return view
+        return self.tracer.detach(tensor)
 
     def move(self, tensor: Tensor, method: str, *args: object, **kwargs: object) -> Any:
         """Update a tensor from outside: note that it is to be written."""
@@ -174,10 +173,8 @@ class Effects:
                 f"branch, a loop or a history (at {place()}). Update what the function returns."
             )
         handle, (_, tensor) = tensor, self.detached.get(id(tensor), (tensor, tensor))
-        if method == "__setitem__":
-            _, node = self.tracer.captured.get(id(tensor), (None, None))
-            moved = self.moved_to(tensor)
-            self.tracer.note_shown(node if moved is None else moved.node, *args)
+        if method == "__setitem__" and shows(args[1], tensor, args[0]):
+            return None  # `x[0] += 1` has done it
         symbol = self.stands_for(tensor)
         symbol.requires_grad = recording.on and symbol.requires_grad
         result = getattr(Symbol, method)(symbol, *args, **kwargs)
@@ -185,6 +182,7 @@ class Effects:
         if not recording.on:
             symbol.requires_grad, symbol.op, symbol.inputs = tensor.requires_grad, None, ()
             symbol.node = build(StopGradient(), (symbol.node,))
+            self.tracer.updates += 1
         self._leaves[id(tensor)].append(symbol.node)
         return handle if result is symbol else result
 
@@ -226,10 +224,11 @@ class Effects:
                 f"backward: got an output of shape {root.shape} (at {place()}), expected one "
                 "element. Reduce it with .sum() or .mean(), or pass the gradient."
             )
+        output = self.tracer.node_of(root)
         leaves = self._below(root)
         nodes = [node for leaf in leaves for node in self._nodes_of(leaf)]
         arriving = None if seed is None else [self.tracer.node_of(seed)]
-        shares = dict(zip(nodes, gradients([root.node], nodes, arriving), strict=True))
+        shares = dict(zip(nodes, gradients([output], nodes, arriving), strict=True))
         for leaf in leaves:
             parts = [share for node in self._nodes_of(leaf) if (share := shares[node]) is not None]
             for share in parts:
@@ -291,6 +290,7 @@ class Effects:
         params = [p for group in optimizer.param_groups for p in group["params"]]
         changed = [p for p in params if self.grad(p) is not None]
         self.call(optimizer.step)
+        self.tracer.updates += 1
         for param in changed:
             self.moved.pop(id(param), None)
             captured = self.tracer.captured.pop(id(param), None)

@@ -177,7 +177,7 @@ def _wrap_data(eager: Any) -> property:
         tracer = _innermost()
         if tracer is None or not isinstance(value, Symbol):
             eager.fset(self, value)
-        elif value.source is not self:
+        elif value.made_as is None or value.made_as.of is not self:
             with no_grad():
                 tracer.effects.move(self, "copy_", value)
 

@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from minitorch.arrays.library import Array, Device, Namespace, copy_array
 from minitorch.arrays.shapes import axis
 from minitorch.errors import GraphError
-from minitorch.graph.core.gradients import StopGradient
 from minitorch.graph.core.graph import PACKAGE, call_site
-from minitorch.graph.core.node import Node, build
+from minitorch.graph.core.node import Node
 from minitorch.op import Gradients, KeepsSpec, Methods, Op
 from minitorch.ops.elementwise.casting import cast_to
 from minitorch.ops.shaping.assigning import assign_at, replace_all
+from minitorch.ops.shaping.movement import reshape_like
 from minitorch.tensor.inplace import _FUNCTIONS as SIGNS
-from minitorch.tensor.modes import enable_grad, no_grad, recording
+from minitorch.tensor.modes import enable_grad, recording
 from minitorch.tensor.tensor import Tensor
 from minitorch.tensor.versions import clock
+from minitorch.tracing.views import View
 
 if TYPE_CHECKING:
     from minitorch.tracing.tracer import Tracer
@@ -60,26 +61,21 @@ class Symbol(Tensor):
     Attributes:
         node: the graph's node that stands for its value; an in-place update replaces it.
         tracer: the trace that it belongs to.
-        stale: a view of something that was updated since, which the graph's node does not show.
-        bases: of a view, the nodes of what it is a view of, the nearest first.
-        source: the tensor whose `data` it is.
+        made_as: of a view, how it is one.
     """
 
-    __slots__ = ("bases", "node", "source", "stale", "tracer")
+    __slots__ = ("made_as", "node", "tracer")
 
     node: Node
     tracer: Tracer
-    stale: bool
-    bases: tuple[Node, ...]
+    made_as: View | None
     has_numbers = False
-    source: Tensor | None
 
     @classmethod
     def of(cls, node: Node, tracer: Tracer, requires_grad: bool = False) -> Symbol:
         """Return a symbol for a node."""
         symbol: Symbol = object.__new__(cls)
-        symbol.node, symbol.tracer, symbol.stale, symbol.source = node, tracer, False, None
-        symbol.bases = ()
+        symbol.node, symbol.tracer, symbol.made_as = node, tracer, None
         symbol.requires_grad, symbol.op, symbol.inputs = requires_grad, None, ()
         symbol._grad, symbol._stamp, symbol.hooks = None, clock.now, None
         return symbol
@@ -121,10 +117,7 @@ class Symbol(Tensor):
         return self.tracer.node_of(self)
 
     def detach(self) -> Symbol:
-        view = Symbol.of(build(StopGradient(), (self.tracer.node_of(self),)), self.tracer)
-        self.tracer.note_view(view, self)
-        view.source = self
-        return view
+        return self.tracer.detach(self)
 
     _set_data = _refusal("`.data` is set", "a traced tensor", "Use copy_, or return the new value.")
     data = property(detach, _set_data)
@@ -132,6 +125,20 @@ class Symbol(Tensor):
     def is_contiguous(self) -> bool:
         """Return True: where the elements lie is decided when it runs."""
         return True
+
+    def contiguous(self) -> Symbol:
+        """Return this, or of a view what may be a copy."""
+        if self.made_as is None:
+            return self
+        shown: Symbol = reshape_like(self, self)
+        assert shown.made_as is not None
+        shown.made_as.certain = False
+        return shown
+
+    def _check_shown_by(self, view: Symbol) -> None:
+        """Note that `view` is one, however this will lie in memory; a run that copies is right."""
+        assert view.made_as is not None
+        view.made_as.certain = True
 
     def __len__(self) -> int:
         if not self.ndim:
@@ -172,23 +179,31 @@ class Symbol(Tensor):
 
     # ── updates in place: the symbol moves on to a new node ─────────────────────────────────────
 
-    def _move_to(self, name: str, value: Any) -> Symbol:
-        """Become `value`, broadcast and converted to what this symbol is."""
+    def _become(self, name: str, value: Any) -> Symbol:
+        """Become `value`, converted to what this symbol is; what it is a view of shows it too."""
         new = cast_to(value, self.dtype)
         if tuple(new.shape) != tuple(self.shape):
             self._refuse(
                 f"{name} would change its shape", f"{self.shape}", f"The result has {new.shape}."
             )
+        if self.made_as is not None:
+            self.tracer.update_through(self.made_as, name, new)
+            return self
+        self._refuse_leaf(name)
         if self.requires_grad and not recording.on:
             with enable_grad():
                 new = self.tracer.apply(Overwritten(), (self._past(), new))
+        self._stand_for(new)
+        self.tracer.updates += 1
+        return self
+
+    def _stand_for(self, new: Symbol) -> None:
         self.node = new.node
         self.requires_grad, self.op, self.inputs = new.requires_grad, new.op, new.inputs
-        return self
 
     def _past(self) -> Symbol:
         """Return what this symbol is now, as a symbol that will not move on."""
-        past = Symbol.of(self.node, self.tracer, self.requires_grad)
+        past = Symbol.of(self.tracer.node_of(self), self.tracer, self.requires_grad)
         past.op, past.inputs = self.op, self.inputs
         return past
 
@@ -196,27 +211,15 @@ class Symbol(Tensor):
         self, name: str, function: Callable[..., Tensor], *others: object, **options: object
     ) -> Symbol:
         self._refuse_leaf(name)
-        if self.source is not None:
-            with no_grad():
-                self.source._update(name, function, *others, **options)
-            self.node, self.stale = self.tracer.node_of(self.source), False
-            self.tracer.note_view(self, self.source)
-            return self
-        self.tracer.check_no_view(self, name)
-        self.tracer.outdate_views(self.node)
         past = self._past()
         rest = tuple(past if other is self else other for other in others)
-        return self._move_to(name, function(past, *rest, **options))
+        return self._become(name, function(past, *rest, **options))
 
     def _arithmetic(self, name: str, other: Any, alpha: float = 1) -> Symbol:
         return self._update(name, SIGNS[name], other if alpha == 1 else other * alpha)
 
     def _apply_sign(self, name: str, other: object) -> Symbol:
-        if self.source is not None or not self.bases:
-            return self._update(name, SIGNS[name], other)
-        result: Symbol = SIGNS[name](self, other)
-        self.tracer.note_unshown(self, result)  # `x[0] += 1` goes on to assign it to x[0]
-        return result
+        return self._update(name, SIGNS[name], other)
 
     def copy_(self, source: object) -> Symbol:
         """Become `source`, broadcast and converted."""
@@ -227,8 +230,8 @@ class Symbol(Tensor):
         return self._update("fill_", replace_all, value)
 
     def __setitem__(self, index: object, value: object) -> None:
-        self.tracer.note_shown(self.node, index, value)
-        self._update("x[index] = value", assign_at, index, value)
+        if not shows(value, self, index):  # `x[0] += 1` has done it
+            self._update("x[index] = value", assign_at, index, value)
 
     # ── what only a run can tell ────────────────────────────────────────────────────────────────
 
@@ -303,6 +306,13 @@ class UnknownSize:
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _refuse
     __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = _refuse
     __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = _refuse
+
+
+def shows(value: object, of: Tensor, index: object) -> bool:
+    """Tell whether a value is the view of[index], and so assigned already."""
+    return (
+        isinstance(value, Symbol) and value.made_as is not None and value.made_as.is_at(of, index)
+    )
 
 
 def place() -> str:

@@ -244,9 +244,6 @@ def record(
                 f"{added[0].location}), which no call would give a value. Trace it and run the "
                 "graph in a session, or use a module, whose parameters are tensors."
             )
-        held = [*symbols, *(b[-1] for b in buffers), *(m[1] for m in tracer.effects.moved.values())]
-        tracer.check_shown([symbol.node for symbol in held])
-        tracer.check_shown(node for _, node in (*tracer.effects.past, *tracer.captured.values()))
         arguments = enumerate(zip(symbols, starts, strict=True))
         updates: list[Update] = [(i, s.node) for i, (s, start) in arguments if s.node is not start]
         updates += _find_updated_buffers(buffers, tracer)

@@ -5,7 +5,7 @@ What is computed from neither is a constant of the graph, and is computed at onc
 
 import sys
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 
 from minitorch.arrays.library import CPU, Array, Device, DType, bfloat16, to_numpy
 from minitorch.arrays.promotion import result_type
-from minitorch.errors import DeviceError, GraphError
+from minitorch.errors import DeviceError, GradientError, GraphError
 from minitorch.graph.core.gradients import StopGradient
 from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.graph import outside as outside_branches
@@ -24,14 +24,14 @@ from minitorch.graph.core.variables import Variable
 from minitorch.op import Op, common_dtype
 from minitorch.ops.elementwise.casting import Cast, Move
 from minitorch.ops.random import Drawn
-from minitorch.ops.shaping.indexing import Slice, split_index
-from minitorch.tensor.modes import recording
+from minitorch.tensor.modes import recording, set_grad_enabled
 from minitorch.tensor.rebase import base_of
 from minitorch.tensor.tensor import Tensor
 from minitorch.tensor.versions import clock
 from minitorch.tracing.effects import Effects, OldGradient
 from minitorch.tracing.switch import current, is_tracing
 from minitorch.tracing.symbol import Symbol, place
+from minitorch.tracing.views import View, is_certain
 
 _before = count(-1, -1)
 
@@ -60,8 +60,8 @@ class Tracer:
         names: what to call captured tensors, by id.
         captured: the tensors used from outside, and the nodes that stand for them.
         effects: what the function does besides computing.
-        views: the views of each node.
-        unshown: what `view += x` gave and what made the view, by the nodes that do not show it.
+        views: the living views.
+        updates: how often something became another node.
         start: when it began: tensors that were made before are from outside.
     """
 
@@ -72,8 +72,8 @@ class Tracer:
     graph: Graph = field(default_factory=Graph)
     captured: dict[int, tuple[Tensor, Node]] = field(default_factory=dict)
     read: dict[int, Tensor] = field(default_factory=dict)
-    views: dict[Node, list[weakref.ref[Symbol]]] = field(default_factory=dict)
-    unshown: dict[Node, tuple[Symbol, Op]] = field(default_factory=dict)
+    views: list[weakref.ref[Symbol]] = field(default_factory=list)
+    updates: int = 0
 
     def __post_init__(self) -> None:
         clock.now += 1
@@ -92,7 +92,8 @@ class Tracer:
                 " Return it from the traced function, rather than keeping it elsewhere."
             )
         values = self._prepare(op, inputs)
-        node = build(op, [self.node_of(value) for value in values])
+        shown = [self.node_of(value) for value in values]
+        node = build(op, shown)
         needs = self._has(node.dtype).kind == "f" and any(v.requires_grad for v in values)
         if needs and not recording.on:
             node, needs = build(StopGradient(), (node,)), False
@@ -100,7 +101,18 @@ class Tracer:
         if needs:
             symbol.op, symbol.inputs = op, values
         if op.views:
-            self.note_view(symbol, values[0])
+            of = inputs[0] if isinstance(inputs[0], Tensor) else values[0]
+            symbol.made_as = View(of, op, values[1:], shown[0], self.updates, recording.on)
+            symbol.made_as.certain = is_certain(op, values[0].shape, symbol.shape)
+            self.views.append(weakref.ref(symbol))
+        return symbol
+
+    def detach(self, tensor: Tensor) -> Symbol:
+        """Return a view of a tensor that no gradient flows through."""
+        op, shown = StopGradient(), self.node_of(tensor)
+        symbol = Symbol.of(build(op, (shown,)), self)
+        symbol.made_as = View(tensor, op, (), shown, self.updates, recorded=False)
+        self.views.append(weakref.ref(symbol))
         return symbol
 
     def constant(self, array: Array) -> Symbol:
@@ -115,12 +127,8 @@ class Tracer:
     def node_of(self, value: Any) -> Node:
         """Return the node for a symbol, or for a tensor from outside."""
         if isinstance(value, Symbol):
-            if value.stale:
-                raise GraphError(
-                    f"{self.operation}: a view is used after what it looks at was updated in place "
-                    f"(at {place()}). Take the view after the update, or a clone() before it."
-                )
-            self.check_shown([value.node])
+            if value.made_as is not None and value.made_as.updates != self.updates:
+                self._bring_up_to_date(value)
             return value.node
         if (moved := self.effects.moved_to(value)) is not None:
             return self.node_of(moved)
@@ -131,7 +139,6 @@ class Tracer:
                 node.id = next(_before)  # a loop's body takes what is older than it from outside
             captured = self.captured[id(value)] = (value, node)
             self.effects.note_captured(value, node)
-        self.check_shown([captured[1]])
         return captured[1]
 
     def _has(self, dtype: DType) -> DType:
@@ -188,43 +195,59 @@ class Tracer:
                 "parts with stack or cat, or return the new value and assign it outside."
             )
 
-    def note_view(self, view: Symbol, of: Tensor) -> None:
-        """Note that in PyTorch's reading either of these sees an update of the other."""
-        view.bases = (self.node_of(of), *(of.bases if isinstance(of, Symbol) else ()))
-        for base in view.bases:
-            self.views.setdefault(base, []).append(weakref.ref(view))
+    def _bring_up_to_date(self, symbol: Symbol) -> None:
+        """Make a view, and what it is a view of, anew where that has been updated since."""
+        due: list[tuple[Symbol, View]] = []
+        of: Tensor = symbol
+        while isinstance(of, Symbol) and of.made_as and of.made_as.updates != self.updates:
+            due.append((of, of.made_as))
+            of = of.made_as.of
+        for symbol, view in reversed(due):
+            shown = self.node_of(view.of)
+            if shown is not view.node:
+                self._check_certain(view)
+                if isinstance(view.op, StopGradient):
+                    new = self.detach(view.of)
+                else:
+                    with set_grad_enabled(view.recorded):
+                        new = self.apply(view.op, (view.of, *view.others))
+                symbol._stand_for(new)
+            view.node, view.updates = shown, self.updates
 
-    def note_unshown(self, view: Symbol, result: Symbol) -> None:
-        """Note that `view`, updated in place, became `result`, which its bases do not show."""
-        made = view.node.inputs[0] if isinstance(view.node.op, StopGradient) else view.node
-        for ref in self.views[view.bases[-1]]:
-            other = ref()
-            if other is not None and (other is view or _overlap(other, view)):
-                other.stale = True
-        self.unshown |= dict.fromkeys(view.bases, (result, made.op))
+    def bring_views_up_to_date(self) -> None:
+        """Make views anew here, where branches and loops that use them may begin."""
+        self.views = [ref for ref in self.views if ref() is not None]
+        for ref in self.views[:]:
+            symbol = ref()
+            if symbol is not None and symbol.made_as is not None and symbol.made_as.certain:
+                self.node_of(symbol)
 
-    def note_shown(self, base: Node | None, index: object, value: object) -> None:
-        """Note that what the view x[index] of `base` became is assigned to x[index]."""
-        result, op = (None, None) if base is None else self.unshown.get(base, (None, None))
-        if result is value and isinstance(op, Slice) and op.index == split_index(index)[0]:
-            left = {node: due for node, due in self.unshown.items() if due[0] is not result}
-            self.unshown = left
+    def update_through(self, view: View, name: str, new: Symbol) -> None:
+        """Make `new` what a view shows: a part of what it is a view of.
 
-    def check_shown(self, nodes: Iterable[Node]) -> None:
-        """Raise if one of these should show what a view has become."""
-        if self.unshown and any(node in self.unshown for node in nodes):
-            raise GraphError(
-                f"{self.operation}: a tensor is used after a view of it was updated in place (at "
-                f"{place()}). Assign through the whole tensor, as in x[i, j] += value, or update "
-                "a clone()."
+        Raises:
+            GradientError: gradients would have to flow through a view that is not recorded.
+        """
+        self._check_certain(view)
+        detached = isinstance(view.op, StopGradient)
+        if recording.on and new.requires_grad and not (view.recorded or detached):
+            raise GradientError(
+                f"{name}: cannot record an update of a view that was made under no_grad(). Make "
+                "the view outside of it, or update a clone()."
             )
+        with set_grad_enabled(recording.on and view.recorded):
+            whole = new if detached else view.put(self.effects.stands_for(view.of)._past(), new)
+            if isinstance(view.of, Symbol):
+                view.of._become(name, whole)
+            else:
+                self.effects.move(view.of, "_become", name, whole)
 
-    def check_no_view(self, symbol: Symbol, name: str) -> None:
-        """Raise if an update in place would have to show in another tensor."""
-        if symbol.bases:
+    def _check_certain(self, view: View) -> None:
+        if not view.certain:
             raise GraphError(
-                f"{name}: cannot trace an update of a view (at {place()}). Assign through the "
-                "whole tensor, as in x[i, j] = value, or update a clone()."
+                f"{self.operation}: a reshaped tensor, or what it may be a view of, was updated in "
+                f"place (at {place()}), and only a run can tell whether it is one. Reshape by "
+                "view(), or update a clone()."
             )
 
     def check_no_view_of_outside(self, tensor: Tensor) -> None:
@@ -234,13 +257,6 @@ class Tracer:
                 f"{self.operation}: cannot trace an update of a view of a tensor from outside (at "
                 f"{place()}). Compute the new value, and assign it to the whole by copy_."
             )
-
-    def outdate_views(self, node: Node) -> None:
-        """Note that views of this node do not show what is about to be written."""
-        for ref in self.views.get(node, ()):
-            view = ref()
-            if view is not None:
-                view.stale = True
 
     # Inputs as eager operators take them: numbers and arrays wrapped, dtypes promoted
 
@@ -285,25 +301,6 @@ class Tracer:
             if sys.getrefcount(tensor) > ALONE:
                 read.append(Outside(tensor, tensor.array, stamp))
         return read
-
-
-def _overlap(a: Symbol, b: Symbol) -> bool:
-    """Tell whether two views of one value may have an element in common."""
-    base = b.bases[-1]
-    try:
-        elements = np.empty(tuple(base.shape), np.int8)  # never touched: it costs an address
-        views = [_view(symbol.node, base, elements) for symbol in (a, b)]
-        return np.shares_memory(*views, max_work=10_000)  # type: ignore[arg-type,misc]  # any number
-    except (TypeError, ValueError, np.exceptions.TooHardError):
-        return True
-
-
-def _view(node: Node, base: Node, elements: Array) -> Array:
-    if node is base:
-        return elements
-    source, *others = node.inputs
-    view: Array = node.op.compute(np, _view(source, base, elements), *others)
-    return view
 
 
 ALONE = 2  # references to an object that only one local variable holds: it, and the argument

@@ -17,7 +17,7 @@ import torch
 import minitorch as mt
 import minitorch.graph as tf
 from minitorch import Op, Tensor, nn
-from minitorch.errors import ArgumentError, GraphError, NoGradientRule
+from minitorch.errors import ArgumentError, GradientError, GraphError, NoGradientRule, ShapeError
 from minitorch.graph import jit, trace
 from minitorch.nn import functional as F
 
@@ -816,12 +816,8 @@ def gradient_halved(x: Tensor) -> Any:
     (x * FACTORS).sum().backward()
     flat = FACTORS.grad.view(-1)
     flat /= 2
-
-
-def parameter_filled(x: Tensor) -> Tensor:
-    with mt.no_grad():
-        FACTORS[0].zero_()
-    return x * FACTORS
+    grad, FACTORS.grad = FACTORS.grad, None
+    return grad
 
 
 def buffer_added_to(x: Tensor) -> Tensor:
@@ -831,15 +827,58 @@ def buffer_added_to(x: Tensor) -> Tensor:
 
 
 FACTORS, COUNTS = mt.ones(2, requires_grad=True), mt.zeros(2)
-UNSHOWN = [row_before, turned_back_before, detached_before, row_filled]
-UNSHOWN += [row_filled_without_gradients, diagonal_added_to, rows_added_to, flat_added_to]
-UNSHOWN += [same_rows_added_to, other_row_assigned, gradient_halved, parameter_filled]
-UNSHOWN += [buffer_added_to]
 
 
-@pytest.mark.parametrize("function", UNSHOWN)
-def test_an_update_that_a_view_would_have_to_show_is_refused(function: Any) -> None:
-    with pytest.raises(GraphError, match=r"view.*test_trace.py"):
+def gradient_recorded_too_late(x: Tensor) -> Tensor:
+    y = x * 1
+    with mt.no_grad():
+        row = y[0]
+    row.mul_(FACTORS)
+    return y
+
+
+def row_of_a_parameter_updated(x: Tensor) -> Tensor:
+    FACTORS[0].zero_()
+    return x * FACTORS
+
+
+def expanded_filled(x: Tensor) -> Tensor:
+    x[:1].expand(2, 2).fill_(1)
+    return x
+
+
+def reshaped_added_to(x: Tensor) -> Tensor:
+    x.reshape(-1).add_(1)
+    return x
+
+
+def reshaped_before(x: Tensor) -> Tensor:
+    flat = x.flatten()
+    x += 1
+    return flat
+
+
+def row_in_order_added_to(x: Tensor) -> Tensor:
+    x.mT.contiguous().add_(1)
+    return x
+
+
+@pytest.mark.parametrize(
+    ("function", "error", "message"),
+    [
+        (buffer_added_to, GraphError, r"a view of a tensor from outside .*test_trace.py"),
+        (gradient_recorded_too_late, GradientError, r"mul_: .* made under no_grad\(\)"),
+        (row_of_a_parameter_updated, GradientError, "fill_: cannot overwrite a leaf"),
+        (expanded_filled, ShapeError, "expanded tensor.*clone"),
+        (reshaped_added_to, GraphError, r"reshaped tensor.*test_trace.py.*view\(\)"),
+        (reshaped_before, GraphError, r"reshaped tensor.*test_trace.py.*view\(\)"),
+        (row_in_order_added_to, GraphError, r"reshaped tensor.*test_trace.py.*view\(\)"),
+    ],
+)
+def test_an_update_of_what_no_trace_can_tell_or_may_not_be_written_to_is_refused(
+    function: Any, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
         jit(function)(mt.ones(2, 2))
     assert FACTORS.tolist() == [1, 1] and COUNTS.tolist() == [0, 0] and FACTORS.grad is None
 
@@ -900,12 +939,59 @@ def shown_parameter(x: Tensor) -> Tensor:
     return x * FACTORS.view(1, 2)
 
 
+def parameter_halved_and_restored(x: Tensor) -> Tensor:
+    first = FACTORS[:1]
+    with mt.no_grad():
+        FACTORS[0].mul_(0.5)
+        halved = x * FACTORS + first
+        FACTORS.data[0] *= 2
+    (first * FACTORS).sum().backward()
+    grad, FACTORS.grad = FACTORS.grad, None
+    return halved + grad
+
+
+def axes_moved_and_taken_away(x: Tensor) -> Tensor:
+    y = (x * 2).unsqueeze(1)
+    y.permute(1, 2, 0).squeeze(0)[0].exp_()
+    y.view(4)[1:].view(1, 3).mT[1:].mul_(y[0, 0, 0])
+    return y
+
+
+def view_of_a_view(x: Tensor) -> Tensor:
+    y = x * 1
+    corner, row, rows = y[0][:1], y[0], y.view(1, 2, 2)
+    y.mul_(2)
+    corner.add_(row[1])
+    rows[0, 1].copy_(row)
+    return corner + y
+
+
+def branch_and_loop(x: Tensor) -> Tensor:
+    y = x * 1
+    row, other = y[0], y[1]
+    y += 1
+
+    def more(i: Tensor, total: Tensor) -> list[Tensor]:
+        total = total + row
+        part = total[:1]
+        total += row
+        part *= 2
+        return [i + 1, total]
+
+    _, total = tf.while_loop(lambda i, total: i < 3, more, [mt.tensor(0), other * 1])
+    return tf.cond(total.sum() > 0, lambda: total + other, lambda: total - other) + other
+
+
 SHOWN = [row_no_longer_used, parts_assigned, other_parts, detached, detached_argument]
 SHOWN += [without_gradients, clipped_gradient, shown_parameter, diagonal_filled]
+SHOWN += [row_before, turned_back_before, detached_before, row_filled, view_of_a_view]
+SHOWN += [row_filled_without_gradients, diagonal_added_to, rows_added_to, flat_added_to]
+SHOWN += [same_rows_added_to, other_row_assigned, gradient_halved, branch_and_loop]
+SHOWN += [parameter_halved_and_restored, axes_moved_and_taken_away]
 
 
 @pytest.mark.parametrize("function", SHOWN)
-def test_an_update_that_everything_shows_is_traced(function: Any) -> None:
+def test_an_update_is_shown_by_all_that_share_its_memory(function: Any) -> None:
     mine, theirs = (mt.tensor([[1.0, 2.0], [3.0, 4.0]]) for _ in range(2))
     compiled = jit(function)
     for _ in range(2):
