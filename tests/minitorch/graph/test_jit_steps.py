@@ -172,6 +172,24 @@ def test_a_parameter_that_is_frozen_later_stays_where_it_is() -> None:
         close(0 if a is None else a, 0 if b is None else b)
 
 
+def test_views_of_parameters_show_the_optimizers_step() -> None:
+    def step(weight: Tensor, optimizer: Any) -> Any:
+        row, same = weight[:2], weight.detach()
+        optimizer.zero_grad()
+        weight.square().sum().backward()
+        optimizer.step()
+        return row.detach() * 1, weight.detach() - same
+
+    found = []
+    for compile_step in (lambda f: f, jit):
+        weight = mt.ones(3, requires_grad=True)
+        optimizer = mt.optim.SGD([weight], lr=0.1)
+        run = compile_step(lambda w=weight, o=optimizer: step(w, o))
+        found.append([[r.tolist() for r in run()] for _ in range(2)])
+    assert found[0] == found[1]
+    assert found[0][0][1] == [0, 0, 0]
+
+
 def test_views_of_parameters_elsewhere_stay_true_and_gradients_are_the_callers() -> None:
     run = Run(mlp, compiled=True)
     weight = run.model[0].weight
