@@ -9,6 +9,7 @@ from typing import Any
 
 from minitorch.graph.control import cond as graph_cond
 from minitorch.graph.control import loop as graph_loop
+from minitorch.graph.core.gradients import Identity
 from minitorch.graph.core.node import Node
 from minitorch.pytree import map_leaves
 from minitorch.tensor.tensor import Tensor
@@ -82,7 +83,8 @@ def build_with(function: Callable[..., object]) -> Callable[..., Any]:
     """Return a function of nodes that calls `function`, which is written for tensors."""
 
     def on_nodes(*nodes: object) -> Any:
-        return lower(function(*[lift(node) for node in nodes]))
+        with current().in_block(nodes):
+            return lower(function(*[lift(node) for node in nodes]))
 
     return on_nodes
 
@@ -102,8 +104,9 @@ def lift(value: object) -> Any:
     def lifted(leaf: object) -> object:
         if not isinstance(leaf, Node):
             return leaf
-        symbol = Symbol.of(leaf, tracer, leaf.dtype.kind == "f")
-        symbol.op = leaf.op  # no leaf
+        leaves = tracer.leaves() if leaf.dtype.kind == "f" else ()
+        symbol = Symbol.of(leaf, tracer, bool(leaves))
+        symbol.op, symbol.inputs = leaf.op or Identity(), leaves  # no leaf, and made of any
         return symbol
 
     return map_leaves(lifted, value)

@@ -167,7 +167,7 @@ class Effects:
 
     def move(self, tensor: Tensor, method: str, *args: object, **kwargs: object) -> Any:
         """Update a tensor from outside: note that it is to be written."""
-        if self.tracer.graph.branches or tensor.op is not None:
+        if self.tracer.blocks or tensor.op is not None:
             raise GraphError(
                 f"{self.tracer.operation}: cannot trace an update of a tensor from outside in a "
                 f"branch, a loop or a history (at {place()}). Update what the function returns."
@@ -299,7 +299,7 @@ class Effects:
 
     def call(self, function: Callable[[], object]) -> None:
         """Note a call that must find the outside as it is by now, and end the stage."""
-        if self.tracer.graph.branches or self.tracer.variables:
+        if self.tracer.blocks or self.tracer.variables:
             raise GraphError(
                 f"{self.tracer.operation}: an optimizer or a scheduler steps inside a branch, a "
                 f"loop or a function for `trace` (at {place()}), expected it at the top of one for "

@@ -190,6 +190,7 @@ class Symbol(Tensor):
             self.tracer.update_through(self.made_as, name, new)
             return self
         self._refuse_leaf(name)
+        self.tracer.check_in_block(self.node)
         if self.requires_grad and not recording.on:
             with enable_grad():
                 new = self.tracer.apply(Overwritten(), (self._past(), new))

@@ -5,7 +5,8 @@ What is computed from neither is a constant of the graph, and is computed at onc
 
 import sys
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -18,7 +19,7 @@ from minitorch.errors import DeviceError, GradientError, GraphError
 from minitorch.graph.core.gradients import StopGradient
 from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.graph import outside as outside_branches
-from minitorch.graph.core.node import Constant, Node, build, convert
+from minitorch.graph.core.node import Constant, Node, build, convert, fresh_id
 from minitorch.graph.core.placeholders import Placeholder
 from minitorch.graph.core.variables import Variable
 from minitorch.op import Op, common_dtype
@@ -60,8 +61,10 @@ class Tracer:
         names: what to call captured tensors, by id.
         captured: the tensors used from outside, and the nodes that stand for them.
         effects: what the function does besides computing.
-        views: the living views.
+        views, made: the living views, and what may be a leaf, an argument or made inside.
         updates: how often something became another node.
+        blocks: of the branches and loops that are being built the ids at which they begin, and
+            their arguments.
         start: when it began: tensors that were made before are from outside.
     """
 
@@ -74,6 +77,8 @@ class Tracer:
     read: dict[int, Tensor] = field(default_factory=dict)
     views: list[weakref.ref[Symbol]] = field(default_factory=list)
     updates: int = 0
+    blocks: list[tuple[int, frozenset[object]]] = field(default_factory=list)
+    made: list[weakref.ref[Symbol]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         clock.now += 1
@@ -82,7 +87,7 @@ class Tracer:
     def argument(self, tensor: Tensor, name: str) -> Symbol:
         """Return the symbol for an argument of the traced function."""
         node = Placeholder(self._has(tensor.dtype), tensor.shape, name)
-        return Symbol.of(node, self, tensor.requires_grad)
+        return self._note_made(Symbol.of(node, self, tensor.requires_grad))
 
     def apply(self, op: Op, inputs: tuple[object, ...]) -> Symbol:
         """Return the symbol for `op` of these inputs."""
@@ -117,7 +122,34 @@ class Tracer:
 
     def constant(self, array: Array) -> Symbol:
         """Return the symbol for numbers that the function made for itself, and may write into."""
-        return Symbol.of(Constant(array), self)
+        return self._note_made(Symbol.of(Constant(array), self))
+
+    def _note_made(self, symbol: Symbol) -> Symbol:
+        self.made.append(weakref.ref(symbol))
+        return symbol
+
+    def leaves(self) -> tuple[Tensor, ...]:
+        """Return the tensors that gradients may flow to so far."""
+        made = [symbol for ref in self.made if (symbol := ref()) is not None and symbol.op is None]
+        used = [tensor for tensor, _ in self.captured.values() if isinstance(tensor, Tensor)]
+        return tuple([value for value in (*made, *used) if value.requires_grad])
+
+    @contextmanager
+    def in_block(self, arguments: Sequence[object]) -> Iterator[None]:
+        """Build a branch, or what a loop repeats."""
+        self.blocks.append((fresh_id(), frozenset(arguments)))
+        try:
+            yield
+        finally:
+            self.blocks.pop()
+
+    def check_in_block(self, node: Node) -> None:
+        """Raise if what is to be updated was not made in the branch or loop that is being built."""
+        if self.blocks and node.id < self.blocks[-1][0] and node not in self.blocks[-1][1]:
+            raise GraphError(
+                f"{self.operation}: what was made outside a branch or a loop is updated in place "
+                f"inside (at {place()}). Return the new value, or update a clone()."
+            )
 
     def draw(self, op: Drawn) -> Symbol:
         """Return the symbol for random numbers, which are drawn anew in each run."""

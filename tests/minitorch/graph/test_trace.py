@@ -727,6 +727,58 @@ def test_cond_and_while_loop_mean_the_same_traced_and_eager() -> None:
     assert len(compiled.traces) == 1
 
 
+def test_backward_inside_goes_through_branches_and_loops() -> None:
+    w = mt.tensor([1.0, 2.0], requires_grad=True)
+
+    def f(x: Tensor) -> Tensor:
+        def repeated(i: Tensor, total: Tensor) -> list[Tensor]:
+            total += x  # no leaf, though a placeholder
+            total = total * w
+            total[0] *= 2
+            return [i + 1, total]
+
+        y = tf.cond(x.sum() > 0, lambda: x * w, lambda: x - w)
+        _, y = tf.while_loop(lambda i, _: i < 3, repeated, [mt.tensor(0), y])
+        y.sum().backward()
+        grad, w.grad = w.grad, None
+        assert grad is not None
+        return grad
+
+    compiled = jit(f)
+    for numbers in ([1.0, 0.5], [-3.0, 0.5]):
+        agrees(compiled(mt.tensor(numbers)), f(mt.tensor(numbers)))
+
+
+def other_updated_in_a_branch(x: Tensor) -> Tensor:
+    y = x * 1
+    return tf.cond(x.sum() > 0, lambda: y.mul_(2), lambda: y * 1) + y
+
+
+def other_updated_in_a_loop(x: Tensor) -> Any:
+    y = x * 1
+
+    def body(i: Tensor) -> Tensor:
+        y[0] += 1
+        return i + 1
+
+    return tf.while_loop(lambda i: i < 3, body, [mt.tensor(0)]), y
+
+
+def parameter_updated_in_a_branch(x: Tensor) -> Tensor:
+    with mt.no_grad():
+        return tf.cond(x.sum() > 0, lambda: FACTORS.mul_(2) * 1, lambda: x[0])
+
+
+@pytest.mark.parametrize(
+    "function",
+    [other_updated_in_a_branch, other_updated_in_a_loop, parameter_updated_in_a_branch],
+)
+def test_an_update_inside_of_what_is_outside_a_branch_or_loop_is_refused(function: Any) -> None:
+    with pytest.raises(GraphError, match=r"branch.*loop.*test_trace.py"):
+        jit(function)(mt.ones(2, 2))
+    assert FACTORS.tolist() == [1, 1]
+
+
 def test_a_loop_that_starts_from_numbers_may_use_traced_tensors() -> None:
     def f(x: Tensor) -> Any:
         return tf.while_loop(lambda i, total: i < 3, lambda i, t: [i + 1, t + x.sum()], [0, 0.0])
