@@ -204,6 +204,7 @@ class Exchange(InPlace):
     def _check_shown_by(self, view: Any) -> None:
         own: Any = self
         if not view.has_numbers:  # while tracing: how a value will lie in memory is not known yet
+            view.made_as.certain = True
             return
         if owner(view.array) is not owner(self.array) and not can_view(own, view.shape):
             raise ShapeError(

@@ -19,6 +19,7 @@ from minitorch.arrays.library import Array
 from minitorch.errors import GradientError, GraphError
 from minitorch.graph.core.gradients import StopGradient, gradients
 from minitorch.graph.core.node import Constant, Node, build
+from minitorch.op import Op
 from minitorch.ops.elementwise.casting import cast_to
 from minitorch.optim.optimizer import Optimizer
 from minitorch.tensor.modes import no_grad, recording
@@ -114,6 +115,7 @@ class Effects:
         grads: the gradient of each tensor that was asked for its own, or given one.
         had: the tensors whose gradient was read, and whether there was one.
         past: what was captured of tensors that an optimizer has overwritten since.
+        shown: views of tensors from outside that were made at once, with what made them.
     """
 
     def __init__(self, tracer: "Tracer") -> None:
@@ -122,7 +124,8 @@ class Effects:
         self.moved: dict[int, tuple[Tensor, Symbol]] = {}
         self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}
         self.had: dict[int, tuple[Tensor, bool]] = {}
-        self.detached: dict[int, tuple[Tensor, Tensor]] = {}  # by id, beside its source
+        self.shown: dict[int, tuple[Tensor, Op, tuple[Tensor, ...]]] = {}
+        self._symbols: dict[int, Symbol] = {}  # of those, by id
         self.past: list[tuple[Tensor, Node]] = []
         self.stage_of: dict[Node, int] = {}
         self.wanted: list[tuple[Tensor, bool]] = []
@@ -142,10 +145,33 @@ class Effects:
 
     # ── updates in place of what is outside ─────────────────────────────────────────────────────
 
+    def note_view(self, view: Tensor, op: Op, inputs: tuple[Any, ...]) -> None:
+        """Note that a view of what is from outside is so, too: an update of it is one of that."""
+        view._stamp = inputs[0]._stamp
+        self.shown[id(view)] = view, op, inputs
+
+    def source_of(self, tensor: Any) -> Any:
+        """Return what a tensor from outside is a view of, or itself."""
+        while id(tensor) in self.shown:
+            _, _, (tensor, *_) = self.shown[id(tensor)]
+        return tensor
+
+    def symbol_of(self, view: Tensor) -> Symbol:
+        """Return the symbol for a view that was made at once."""
+        symbol = self._symbols.get(id(view))
+        if symbol is None:
+            _, op, inputs = self.shown[id(view)]
+            detached = isinstance(op, StopGradient)
+            symbol = self.tracer.detach(*inputs) if detached else self.tracer.apply(op, inputs)
+            if not self.tracer.blocks:
+                self._symbols[id(view)] = symbol
+        return symbol
+
     def moved_to(self, tensor: object) -> Symbol | None:
-        """Return what a tensor, or what it is the detached form of, became by an update."""
-        _, source = self.detached.get(id(tensor), (tensor, tensor))
-        return self.moved.get(id(source), (source, None))[1]
+        """Return what a tensor became by an update of it, or of what it is a view of."""
+        source = self.source_of(tensor)
+        _, moved = self.moved.get(id(source), (source, None))
+        return moved if moved is None or source is tensor else self.symbol_of(tensor)  # type: ignore[arg-type]
 
     def stands_for(self, tensor: Tensor) -> Symbol:
         """Return the symbol that is a tensor as it is by now."""
@@ -157,11 +183,9 @@ class Effects:
 
     def detach(self, tensor: Tensor, eager: Callable[[Tensor], Tensor]) -> Tensor:
         """Return a tensor from outside without its history; an update of it is one of `tensor`."""
-        if not tensor.requires_grad and id(tensor) not in self.moved:
+        if not tensor.requires_grad and self.moved_to(tensor) is None:
             detached = eager(tensor)
-            detached._stamp = tensor._stamp  # in the same memory: from outside as well
-            _, source = self.detached.get(id(tensor), (tensor, tensor))
-            self.detached[id(detached)] = detached, source
+            self.note_view(detached, StopGradient(), (tensor,))
             return detached
         return self.tracer.detach(tensor)
 
@@ -172,9 +196,15 @@ class Effects:
                 f"{self.tracer.operation}: cannot trace an update of a tensor from outside in a "
                 f"branch, a loop or a history (at {place()}). Update what the function returns."
             )
-        handle, (_, tensor) = tensor, self.detached.get(id(tensor), (tensor, tensor))
-        if method == "__setitem__" and shows(args[1], tensor, args[0]):
-            return None  # `x[0] += 1` has done it
+        if method == "__setitem__":
+            index, value = args
+            part = self.symbol_of(value) if id(value) in self.shown else value  # type: ignore[arg-type]
+            if shows(part, tensor, index):
+                return None  # `x[0] += 1` has done it
+        if id(tensor) in self.shown:
+            symbol = self.symbol_of(tensor)
+            result = getattr(Symbol, method)(symbol, *args, **kwargs)
+            return tensor if result is symbol else result
         symbol = self.stands_for(tensor)
         symbol.requires_grad = recording.on and symbol.requires_grad
         result = getattr(Symbol, method)(symbol, *args, **kwargs)
@@ -184,7 +214,7 @@ class Effects:
             symbol.node = build(StopGradient(), (symbol.node,))
             self.tracer.updates += 1
         self._leaves[id(tensor)].append(symbol.node)
-        return handle if result is symbol else result
+        return tensor if result is symbol else result
 
     # ── gradients ───────────────────────────────────────────────────────────────────────────────
 
@@ -331,8 +361,9 @@ class Effects:
     def close(self) -> None:
         """Let go of the trace and its symbols: what a run needs stays."""
         del self.tracer
-        for table in (self.moved, self.grads, self.detached, self._old, self._done, self._leaves):
+        for table in (self.moved, self.grads, self.shown, self._symbols, self._old, self._done):
             table.clear()
+        self._leaves.clear()
 
     def fits(self) -> bool:
         """Tell whether each tensor wants a gradient, and has one, as when it was traced."""

@@ -120,9 +120,15 @@ def _operators() -> dict[str, Any]:
 
     def apply(self: Tensor, op: Op, inputs: tuple[object, ...]) -> Tensor:
         stack = _local.stack
-        if stack and (not op.pure or stack[-1].concerns(inputs)):
-            return stack[-1].apply(op, inputs)
-        return eager(self, op, inputs)
+        if not stack:
+            return eager(self, op, inputs)
+        tracer = stack[-1]
+        if not op.pure or tracer.concerns(op, inputs):
+            return tracer.apply(op, inputs)
+        result = eager(self, op, inputs)
+        if op.views and tracer.is_outside(inputs[0]):
+            tracer.effects.note_view(result, op, inputs)
+        return result
 
     def filled(cls: type[Tensor], array: Array) -> Tensor:
         return current().constant(array) if _local.stack else new(cls, array)
@@ -148,8 +154,6 @@ def _wrap_move(name: str, eager: Any) -> Any:
         tracer = _innermost()
         if tracer is not None and tracer.is_outside(self):
             return tracer.effects.move(self, name, *args, **kwargs)
-        if tracer is not None and not isinstance(self, Symbol):
-            tracer.check_no_view_of_outside(self)
         return eager(self, *args, **kwargs)
 
     return method

@@ -135,11 +135,6 @@ class Symbol(Tensor):
         shown.made_as.certain = False
         return shown
 
-    def _check_shown_by(self, view: Symbol) -> None:
-        """Note that `view` is one, however this will lie in memory; a run that copies is right."""
-        assert view.made_as is not None
-        view.made_as.certain = True
-
     def __len__(self) -> int:
         if not self.ndim:
             raise TypeError("len: a 0-d tensor has no length.")

@@ -26,7 +26,6 @@ from minitorch.op import Op, common_dtype
 from minitorch.ops.elementwise.casting import Cast, Move
 from minitorch.ops.random import Drawn
 from minitorch.tensor.modes import recording, set_grad_enabled
-from minitorch.tensor.rebase import base_of
 from minitorch.tensor.tensor import Tensor
 from minitorch.tensor.versions import clock
 from minitorch.tracing.effects import Effects, OldGradient
@@ -164,6 +163,8 @@ class Tracer:
             return value.node
         if (moved := self.effects.moved_to(value)) is not None:
             return self.node_of(moved)
+        if id(value) in self.effects.shown:
+            return self.node_of(self.effects.symbol_of(value))
         captured = self.captured.get(id(value))
         if captured is None:
             with outside_branches():  # as if before everything else
@@ -185,14 +186,17 @@ class Tracer:
             return Variable(to_numpy(tensor.array), name=name, dtype=self._has(tensor.dtype))
         return Placeholder(self._has(tensor.dtype), tensor.shape, name)
 
-    def concerns(self, inputs: Sequence[object]) -> bool:
-        """Tell whether an operator on these is part of the graph; else it is a constant's."""
+    def concerns(self, op: Op, inputs: Sequence[object]) -> bool:
+        """Tell whether an operator on these is part of the graph; else it is a constant's.
+
+        Of what a view is taken of no number is read yet.
+        """
         for value in inputs:
             if isinstance(value, Symbol) or getattr(value, "requires_grad", False):
                 return True
             if self.effects.moved_to(value) is not None:
                 return True
-        for value in inputs:
+        for value in inputs[1:] if op.views else inputs:
             if isinstance(value, Tensor):
                 self._note_read(value)
         return False
@@ -207,9 +211,9 @@ class Tracer:
         return value
 
     def _note_read(self, value: Tensor) -> None:
-        """Note that a constant is made of a tensor, or of what it is the detached form of."""
-        self.effects.check_unmoved(value)
-        source = self.effects.detached.get(id(value), (value, value))[1]
+        """Note that a constant is made of a tensor, or of what it is a view of."""
+        source = self.effects.source_of(value)
+        self.effects.check_unmoved(source)
         self.read[id(source)] = source
 
     def is_outside(self, value: object) -> bool:
@@ -280,14 +284,6 @@ class Tracer:
                 f"{self.operation}: a reshaped tensor, or what it may be a view of, was updated in "
                 f"place (at {place()}), and only a run can tell whether it is one. Reshape by "
                 "view(), or update a clone()."
-            )
-
-    def check_no_view_of_outside(self, tensor: Tensor) -> None:
-        """Raise if an update in place would be one, at once, of a tensor from outside."""
-        if self.is_outside(base_of(tensor)[0]):
-            raise GraphError(
-                f"{self.operation}: cannot trace an update of a view of a tensor from outside (at "
-                f"{place()}). Compute the new value, and assign it to the whole by copy_."
             )
 
     # Inputs as eager operators take them: numbers and arrays wrapped, dtypes promoted

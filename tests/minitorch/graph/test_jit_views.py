@@ -1,6 +1,6 @@
-"""Views and updates in place, drawn at random: a trace computes what eager code does.
+"""Views and updates in place: a trace computes what eager code does.
 
-All are linear, so that no gradient reads what was overwritten, which eager code refuses.
+What is drawn is linear, so that no gradient reads what was overwritten, which eager code refuses.
 """
 
 import random
@@ -12,6 +12,7 @@ import pytest
 
 import minitorch as mt
 from minitorch import Tensor
+from minitorch.errors import GraphError
 from minitorch.tracing import jit
 
 STEPS, KEPT = 14, 24
@@ -65,3 +66,44 @@ def test_drawn_views_show_drawn_updates(seed: int) -> None:
     eager, traced = found
     for expected, got in zip(eager, traced, strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-9)
+
+
+def test_a_grid_outside_is_relaxed_through_its_views_by_one_trace() -> None:
+    def relaxed(grid: Tensor) -> Callable[[Tensor], Tensor]:
+        def step(edge: Tensor) -> Tensor:
+            inner = grid[1:-1, 1:-1]
+            grid[0].copy_(edge)
+            around = grid[:-2, 1:-1] + grid[2:, 1:-1] + grid[1:-1, :-2] + grid[1:-1, 2:]
+            inner.copy_(around / 4)
+            grid[-1] += inner.sum()
+            return inner.mean()
+
+        return step
+
+    grids = [mt.zeros(6, 8) for _ in range(2)]
+    eager, compiled = relaxed(grids[0]), jit(relaxed(grids[1]))
+    for seed in range(4):
+        edge = mt.tensor(np.random.default_rng(seed).normal(size=8).astype(np.float32))
+        np.testing.assert_allclose(compiled(edge).item(), eager(edge).item(), rtol=1e-5)
+        np.testing.assert_allclose(grids[1].numpy(), grids[0].numpy(), rtol=1e-5)
+    assert len(compiled.traces) == 1
+
+
+def test_a_number_that_is_read_of_a_view_is_the_present_one() -> None:
+    table = mt.tensor([1.0, 2.0])
+
+    def scaled(x: Tensor) -> Tensor:
+        return x * table[1].item() + table.detach()[:1].numpy()[0]
+
+    compiled = jit(scaled)
+    for number in (2.0, 5.0):
+        table[1] = number
+        assert compiled(mt.ones(1)).item() == number + 1
+
+    def read_too_late(x: Tensor) -> Tensor:
+        last = table[1]
+        table.add_(x)
+        return x * last.item()
+
+    with pytest.raises(GraphError, match="not known while tracing"):
+        jit(read_too_late)(mt.ones(1))
