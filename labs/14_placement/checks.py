@@ -21,20 +21,36 @@ def is_near(got, expected, rel=1e-9):
 
 
 def draw_graph(rng, nodes, readers=2):
-    """Return a graph in which each node reads some of those before it."""
+    """Return a graph in which each node reads some of those before it; names are in no order."""
     graph = {}
-    for i in range(nodes):
+    for i, number in enumerate(rng.permutation(nodes)):
         before = list(graph)
         count = min(len(before), int(rng.integers(0 if i < 2 else 1, readers + 1)))
         inputs = (
             tuple(str(name) for name in rng.choice(before, count, replace=False)) if before else ()
         )
-        graph[f"n{i}"] = (
+        graph[f"n{number}"] = (
             float(rng.integers(1, 9)) / 1000,
             int(rng.integers(1, 30)) * 100_000,
             inputs,
         )
     return graph
+
+
+def leaves_arguments(name, arguments):
+    """Return whether a function of the learner leaves what it is given as it was."""
+    import copy
+
+    before = copy.deepcopy(arguments)
+    globals()[name](*arguments)
+    return arguments == before
+
+
+def require_left_alone(student, name, *arguments):
+    """Raise Feedback where a function changes what it is given."""
+    if not student.probe(leaves_arguments, name=name, arguments=list(arguments)):
+        hint = "Who asks needs it again. Which of your lines takes from it, sorts it or adds to it?"
+        raise Feedback(f"{name} changed what it was given.", hint=hint)
 
 
 def draw_placement(rng, graph, devices):
@@ -59,10 +75,12 @@ def one_edge_that_crosses_costs_the_bytes_of_its_value(student, rng):
     """an edge inside a device is free, one that crosses costs the bytes of the value at its tail"""
     a, b = (int(n) for n in rng.integers(100, 999, size=2))
     graph = {"a": (0.1, a, ()), "b": (0.1, b, ("a",))}
-    for where, expected in (({"a": 0, "b": 0}, 0), ({"a": 0, "b": 1}, a), ({"a": 3, "b": 1}, a)):
+    for where, expected in (({"a": 0, "b": 1}, a), ({"a": 3, "b": 1}, a), ({"a": 0, "b": 0}, 0)):
         got = student.call("cut_bytes", graph, where)
         if not is_near(got, expected):
             hint = "Which of the two nodes makes the value that travels?"
+            if not expected:
+                hint = "Nothing crosses now. What is left over from a call before?"
             raise Feedback(
                 f"b reads a, devices {where}: got {got} bytes, expected {expected}. {hint}"
             )
@@ -89,15 +107,23 @@ def a_value_goes_once_to_each_device(student, rng):
 
 @check("cut_bytes", hidden=True, requires="a_value_goes_once_to_each_device")
 def any_graph_on_any_devices(student, rng):
-    """any graph, three devices, a value that one node reads twice"""
+    """any graph, three devices, a value that one node reads twice, and two of a size"""
     graph = draw_graph(rng, 9, readers=3)
-    graph["twice"] = (0.001, 5, ("n0", "n0"))
-    where = draw_placement(rng, graph, 3)
+    graph["n1"] = graph["n0"][:2] + graph["n1"][2:]
+    graph["twice"] = (0.001, 5, ("n0", "n0", "n1"))
+    where = draw_placement(rng, graph, 3) | {"n0": 0, "n1": 0, "twice": 1}
     expected = sum(graph[value][1] for value, _ in list_crossings(graph, where))
     if not is_near(student.call("cut_bytes", graph, where), expected):
         raise Feedback(
             "a drawn graph: wrong.", hint="Count pairs of a value and a device, each once."
         )
+
+
+@check("cut_bytes", hidden=True, requires="a_value_goes_once_to_each_device")
+def graph_and_placement_stay_as_they_are(student, rng):
+    """the graph and the placement are the same after the call"""
+    graph = draw_graph(rng, 5)
+    require_left_alone(student, "cut_bytes", graph, draw_placement(rng, graph, 2))
 
 
 # ---- 2. makespan
@@ -177,6 +203,13 @@ def any_graph_is_played_through(student, rng):
             raise Feedback("a drawn graph: wrong.", hint="Take its nodes one by one on paper.")
 
 
+@check("makespan", hidden=True, requires="the_last_node_of_all_ends_it")
+def a_graph_can_be_run_again(student, rng):
+    """the graph and the placement are the same after the call"""
+    graph = draw_graph(rng, 5)
+    require_left_alone(student, "makespan", graph, draw_placement(rng, graph, 2), 1e-3, 1e-9)
+
+
 def compute_ranks(graph, where, alpha, beta, *, own=True, sends=True, far=max):
     """Return the rank of each node."""
     ranks = {}
@@ -243,8 +276,9 @@ def a_message_lies_on_the_way_to_another_device(student, rng):
 
 @check("upward_rank", hidden=True, requires="a_message_lies_on_the_way_to_another_device")
 def an_input_read_twice_and_a_graph_of_one_node(student, rng):
-    """a value that is read twice by a node, three devices, and a single node"""
+    """a value read twice by a node, three devices, a single node; the graph is the same after it"""
     graph = draw_graph(rng, 6, readers=3)
+    require_left_alone(student, "upward_rank", graph, dict.fromkeys(graph, 0), 1e-3, 1e-9)
     graph["twice"] = (0.001, 5, ("n0", "n0"))
     try:
         compare_ranks(student, graph, draw_placement(rng, graph, 3), 1e-3, 1e-9, "drawn")
@@ -295,12 +329,15 @@ def nothing_is_better_on_drawn_graphs(student, rng):
 @check("best_placement", requires="nothing_is_better_on_drawn_graphs")
 def a_slow_link_keeps_it_together(student, rng):
     """with a link that is slow enough one device does it all"""
-    graph = {"a": (0.01, 1000, ()), "b": (0.01, 1000, ("a",)), "c": (0.01, 1000, ("a", "b"))}
-    where = ask_placement(student, graph, 2, 10.0, 1.0)
-    if len(set(where.values())) != 1:
-        raise Feedback(
-            f"a message of 10 s, nodes of 10 ms: got {where}. What does one message cost?"
-        )
+    graph = {"a": (0.01, 1000, ()), "b": (0.01, 1000, ()), "c": (0.01, 1000, ("a", "b"))}
+    for alpha, beta in ((10.0, 1.0), (10.0, 0.0), (0.0, 1.0)):
+        where = ask_placement(student, graph, 2, alpha, beta)
+        if len(set(where.values())) != 1:
+            message_s = alpha + 1000 * beta
+            raise Feedback(
+                f"a message of {message_s:g} s, nodes of 10 ms, alpha {alpha:g}, beta {beta:g}: got "
+                f"{where}. What does one message cost?"
+            )
 
 
 @check("best_placement", hidden=True, requires="nothing_is_better_on_drawn_graphs")
@@ -429,6 +466,12 @@ def all_parts_together(student, rng):
         raise Feedback("dp and tp above 1: wrong.", hint="Do the parts add up?")
 
 
+@check("stage_seconds", hidden=True, requires="gradients_are_averaged_once_a_step")
+def the_layers_stay_as_they_are(student, rng):
+    """the layers are the same after the call"""
+    require_left_alone(student, "stage_seconds", draw_layers(rng, 4), 2, 2, 4, *LINK)
+
+
 @check("best_split", weight=2)
 def the_quickest_pair_is_found(student, rng):
     """of all pairs with dp * tp == devices the quickest one"""
@@ -454,6 +497,12 @@ def the_quickest_pair_is_found(student, rng):
                     f"best_split, {name}, {devices} devices: got {(dp, tp)}, which is not the "
                     "quickest. Is each divisor tried, and is it dp, then tp?"
                 )
+
+
+@check("best_split", hidden=True, requires="the_quickest_pair_is_found")
+def the_layers_can_be_split_again(student, rng):
+    """the layers are the same after the call"""
+    require_left_alone(student, "best_split", draw_layers(rng, 6), 4, 8, *LINK)
 
 
 # ---- 5. best_stages
@@ -559,3 +608,10 @@ def equal_times_and_single_layers(student, rng):
             raise Feedback(
                 "equal layers: there is a better one.", hint="Try 4 layers of 1 s by hand."
             )
+
+
+@check("best_stages", hidden=True, requires="sum_and_slowest_together_are_least")
+def the_table_stays_as_it_is(student, rng):
+    """the table is the same after the call, also where stages are missing in it"""
+    seconds = {pair: t for pair, t in draw_table(rng, 5, 0.5).items() if pair[1] - pair[0] <= 3}
+    require_left_alone(student, "best_stages", seconds, 5, 4)

@@ -269,3 +269,118 @@ def upward_rank(graph, where, alpha, beta):
         ways = [ranks[r] + message for r in ranks if node in graph[r][2]]
         ranks[node] = graph[node][0] + max(ways, default=0.0)
     return ranks
+
+
+# %% wrong="empties_the_graph" question="cut_bytes" check="graph_and_placement_stay_as_they_are" says="needs it again"
+def cut_bytes(graph, where):
+    total, readers = 0, {}
+    while graph:
+        node, (_, n_bytes, inputs) = graph.popitem()
+        total += n_bytes * len(readers.get(node, set()) - {where[node]})
+        for value in inputs:
+            readers.setdefault(value, set()).add(where[node])
+    return total
+
+
+# %% wrong="remembers_what_was_sent" question="cut_bytes" check="one_edge_that_crosses_costs_the_bytes_of_its_value" says="left over from a call"
+def cut_bytes(graph, where, sent=set()):  # noqa: B006
+    for node, (_, _, inputs) in graph.items():
+        sent |= {(value, where[node]) for value in inputs if where[value] != where[node]}
+    return sum(graph[value][1] for value, _ in sent if value in graph)
+
+
+# %% wrong="counts_sizes_for_values" question="cut_bytes" check="any_graph_on_any_devices" says="each once"
+def cut_bytes(graph, where):
+    sent = {
+        (graph[value][1], where[node])
+        for node, (_, _, inputs) in graph.items()
+        for value in inputs
+        if where[value] != where[node]
+    }
+    return sum(n_bytes for n_bytes, _ in sent)
+
+
+# %% wrong="takes_nodes_out" question="makespan" check="a_graph_can_be_run_again" says="needs it again"
+def makespan(graph, where, alpha, beta):
+    done, free = {}, dict.fromkeys(where.values(), 0.0)
+    n_bytes = {node: size for node, (_, size, _) in graph.items()}
+    for node in list(graph):
+        seconds, _, inputs = graph.pop(node)
+        start = free[where[node]]
+        for value in inputs:
+            travel = 0.0 if where[value] == where[node] else alpha + beta * n_bytes[value]
+            start = max(start, done[value] + travel)
+        done[node] = free[where[node]] = start + seconds
+    return max(done.values())
+
+
+# %% wrong="in_the_order_of_names" question="makespan" check="any_graph_is_played_through" says="one by one"
+def makespan(graph, where, alpha, beta):
+    done, free = {}, dict.fromkeys(where.values(), 0.0)
+    for node in sorted(graph):
+        seconds, _, inputs = graph[node]
+        start = free[where[node]]
+        for value in inputs:
+            travel = 0.0 if where[value] == where[node] else alpha + beta * graph[value][1]
+            start = max(start, done.get(value, 0.0) + travel)
+        done[node] = free[where[node]] = start + seconds
+    return max(done.values())
+
+
+# %% wrong="takes_the_last_out" question="upward_rank" check="an_input_read_twice_and_a_graph_of_one_node" says="needs it again"
+def upward_rank(graph, where, alpha, beta):
+    ranks, behind = {}, {}
+    while graph:
+        node, (seconds, _, inputs) = graph.popitem()
+        ranks[node] = seconds + behind.get(node, 0.0)
+        for value in inputs:
+            travel = 0.0 if where[value] == where[node] else alpha + beta * graph[value][1]
+            behind[value] = max(behind.get(value, 0.0), travel + ranks[node])
+    return ranks
+
+
+# %% wrong="forgets_alpha" question="best_placement" check="a_slow_link_keeps_it_together" says="What does one message cost"
+def best_placement(graph, devices, alpha, beta):
+    choices = product(range(devices), repeat=len(graph))
+    placements = (dict(zip(graph, choice)) for choice in choices)
+    return min(placements, key=lambda where: makespan(graph, where, 0.0, beta))
+
+
+# %% wrong="takes_the_layers_out" question="stage_seconds" check="the_layers_stay_as_they_are" says="needs it again"
+def stage_seconds(layers, dp, tp, microbatches, speed, alpha, beta):
+    seconds, all_params = 0.0, 0.0
+    while layers:
+        flops, params, out = layers.pop()
+        seconds += 3 * flops / (dp * tp * speed) + 2 * ring_seconds(out / dp, tp, alpha, beta)
+        all_params += params
+    return seconds + ring_seconds(all_params / tp, dp, alpha, beta) / microbatches
+
+
+# %% wrong="sorts_the_layers" question="best_split" check="the_layers_can_be_split_again" says="needs it again"
+def best_split(layers, devices, microbatches, speed, alpha, beta):
+    layers.sort(reverse=True)
+    pairs = [(devices // tp, tp) for tp in range(devices, 0, -1) if devices % tp == 0]
+    return min(
+        pairs, key=lambda pair: stage_seconds(layers, *pair, microbatches, speed, alpha, beta)
+    )
+
+
+# %% wrong="fills_the_table_up" question="best_stages" check="the_table_stays_as_it_is" says="needs it again"
+def best_stages(seconds, n_layers, microbatches):
+    limits = sorted(set(seconds.values()))
+    for first in range(n_layers):
+        for last in range(first + 1, n_layers + 1):
+            seconds.setdefault((first, last), np.inf)
+    ways = []
+    for limit in limits:
+        sums, ends = [np.inf] * n_layers + [0.0], [n_layers] * n_layers
+        for first, last in sorted(seconds, reverse=True):
+            if seconds[first, last] <= limit:
+                found = seconds[first, last] + sums[last], last
+                sums[first], ends[first] = min((sums[first], ends[first]), found)
+        stages, first = [], 0
+        while first < n_layers:
+            stages.append((first, ends[first]))
+            first = ends[first]
+        ways.append((sums[0] + (microbatches - 1) * limit, stages))
+    return min(ways)[1]
