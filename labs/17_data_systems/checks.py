@@ -139,6 +139,48 @@ def values_may_be_arrays(student, rng):
     close(got, expected, called="reduce_task of arrays", hint="What do you sort, and what compare?")
 
 
+def run_numbered(pairs, reducers):
+    """Return what a map task makes of pairs with numbers for keys, and a reduce task of all."""
+    parts = map_task([tuple(pair) for pair in pairs], lambda pair: [pair], reducers)
+    mapped = [[list(pair) for pair in part] for part in parts]
+    return mapped, [list(pair) for pair in reduce_task(parts, lambda key, values: list(values))]
+
+
+@check("phases", hidden=True, requires="each_key_is_reduced_once_with_all_its_values")
+def keys_may_be_numbers_too(student, rng):
+    """keys may be numbers, which place hands on as they are, and 10 comes after 9"""
+    pairs = [[int(key), at] for at, key in enumerate(rng.permutation(12))]
+    parts, reduced = student.probe(run_numbered, pairs=pairs, reducers=3)
+    expected = [[pair for pair in pairs if pair[0] % 3 == r] for r in range(3)]
+    hint = "Who says where a key belongs?"
+    close(parts, expected, called="map_task of numbered pairs", hint=hint)
+    hint = "As what are keys sorted: as what they are?"
+    expected = [[key, [at]] for key, at in sorted(pairs)]
+    close(reduced, expected, called="reduce_task of numbered pairs", hint=hint)
+
+
+def leaves_records(records, parts):
+    """Return whether a map task leaves its records, and a reduce task its parts, as they were."""
+    import copy
+
+    parts = [[tuple(pair) for pair in part] for part in parts]
+    before = copy.deepcopy((records, parts))
+    map_task(records, lambda line: [(word, 1) for word in line.split()], 2)
+    reduce_task(parts, lambda key, values: sum(values))
+    return [records == before[0], parts == before[1]]
+
+
+@check("phases", hidden=True, requires="each_key_is_reduced_once_with_all_its_values")
+def what_a_task_reads_stays_as_it_is(student, rng):
+    """a task leaves the records, or the lists of pairs, as they are"""
+    parts = [[["to", 2], ["in", 1]], [["to", 5], ["of", int(rng.integers(9))]]]
+    same = student.probe(leaves_records, records=draw_text(rng, 3), parts=parts)
+    for name, is_same in zip(("map_task", "reduce_task"), same):
+        if not is_same:
+            hint = "A task may be run again on the same. Which line takes from it, or sorts it?"
+            raise Feedback(f"{name} changed what it was given.", hint=hint)
+
+
 # ---- 2. map_reduce
 
 
@@ -186,7 +228,7 @@ def run_job(partitions, reducers, dies_at=0, lose=()):
             return "no pairs"
 
     store = Memory()
-    names = [f"in{i}" for i in range(len(partitions))]
+    names = [f"text{i}" for i in range(len(partitions))]
     store.held = {name: [lines] for name, lines in zip(names, partitions)}
     calls, results = [], []
     for call in range(1 + bool(dies_at) + bool(lose)):
@@ -194,7 +236,7 @@ def run_job(partitions, reducers, dies_at=0, lose=()):
             for name in lose:
                 store.held.pop(name, None)
         try:
-            results = map_reduce(store, "job", names, mapper, reducer, reducers)
+            results = map_reduce(store, "tally", names, mapper, reducer, reducers)
         except MemoryError:
             results = []
         calls.append(store.log)
@@ -227,14 +269,14 @@ def the_words_of_all_partitions_are_counted(student, rng):
     for maps, reducers in ((3, 2), (2, 3), (1, 1)):
         partitions = [draw_text(rng, 3) for _ in range(maps)]
         _, names, contents, _ = student.probe(run_job, partitions=partitions, reducers=reducers)
-        if names != [f"job/reduce{r}" for r in range(reducers)]:
+        if names != [f"tally/reduce{r}" for r in range(reducers)]:
             raise Feedback(
                 f"map_reduce with {reducers} reducers returned {names}, expected the {reducers} "
-                "names of the reduce tasks' results, in order: 'job/reduce0' is the first."
+                "names of the reduce tasks' results, in order: 'tally/reduce0' is the first."
             )
         if "no pairs" in contents:
             raise Feedback(
-                f"the first piece of 'job/reduce{contents.index('no pairs')}' is no list of pairs. A "
+                f"the first piece of 'tally/reduce{contents.index('no pairs')}' is no list of pairs. A "
                 "reduce task has one piece: what is in it?"
             )
         expected = count_words(partitions, reducers)
@@ -253,7 +295,9 @@ def every_intermediate_result_is_stored(student, rng):
     maps, reducers = 3, int(rng.integers(2, 5))
     partitions = [draw_text(rng, 2) for _ in range(maps)]
     calls, _, _, stored_names = student.probe(run_job, partitions=partitions, reducers=reducers)
-    expected = [f"job/map{m}" for m in range(maps)] + [f"job/reduce{r}" for r in range(reducers)]
+    expected = [f"tally/map{m}" for m in range(maps)] + [
+        f"tally/reduce{r}" for r in range(reducers)
+    ]
     if stored_names != sorted(expected):
         raise Feedback(f"map_reduce stored {stored_names!r}, expected {sorted(expected)!r}.")
     for what, name, pieces in calls[0]:
@@ -268,7 +312,7 @@ def every_intermediate_result_is_stored(student, rng):
 def what_is_stored_is_not_computed_again(student, rng):
     """after a death, and after a loss, only the tasks whose results are missing run"""
     partitions = [draw_text(rng, 2) for _ in range(3)]
-    lost_names = ["job/map1", "job/reduce0"]
+    lost_names = ["tally/map1", "tally/reduce0"]
     for dies_at in (int(rng.integers(2, 4)), int(rng.integers(4, 6))):
         calls, _, contents, _ = student.probe(
             run_job, partitions=partitions, reducers=2, dies_at=dies_at, lose=lost_names
@@ -301,10 +345,10 @@ def a_finished_job_reads_nothing(student, rng):
     """a task that need not run reads nothing"""
     partitions = [draw_text(rng, 2) for _ in range(2)]
     calls, *_ = student.probe(
-        run_job, partitions=partitions, reducers=2, dies_at=3, lose=["job/map0"]
+        run_job, partitions=partitions, reducers=2, dies_at=3, lose=["tally/map0"]
     )
     names_read = {name for what, name, _ in calls[2] if what == "read"}
-    if names_read != {"in0"}:
+    if names_read != {"text0"}:
         raise Feedback(
             f"with one map task to run, {sorted(names_read)} were read.",
             hint="When do you ask whether a result is stored: before or after its inputs are read?",
@@ -446,10 +490,11 @@ def more_than_ten_slices_come_in_order(student, rng):
 # ---- 4. rdd
 
 
-def run_partitions(rows, cached, requests, lost, depth=1):
+def run_partitions(rows, cached, requests, lost, depth=1, early=False):
     """Return what each asked partition is, and which partitions each RDD of a chain has made.
 
     Of the first RDD that is what its function was asked for, whatever it noted itself.
+    The first RDD is told to cache before the others are made of it, where that is `early`.
     """
     computed = []
 
@@ -458,10 +503,12 @@ def run_partitions(rows, cached, requests, lost, depth=1):
         return list(rows[i])
 
     chain = [RDD(len(rows), compute)]
+    if early:
+        chain[0].cache()
     for _ in range(depth):
         chain.append(chain[-1].map(lambda row: 2 * row + 1))
     at_once = [list(computed), *(list(rdd.made) for rdd in chain[1:])]
-    for at in cached:
+    for at in cached if not early else ():
         chain[at].cache()
     for rdd in chain:
         rdd.memory.clear()
@@ -533,6 +580,25 @@ def what_is_cached_is_made_once_and_what_is_not_each_time(student, rng):
             )
         close(
             results, [[2 * row + 1 for row in rows[i]] for i in requests], called="the partitions"
+        )
+
+
+@check("rdd", hidden=True, requires="what_is_cached_is_made_once_and_what_is_not_each_time")
+def what_is_made_of_a_cached_one_is_not_cached(student, rng):
+    """an RDD that map makes of a cached one keeps nothing, and an empty partition is kept too"""
+    rows = [[], *draw_rows(rng, 2)]
+    _, _, computed = student.probe(
+        run_partitions, rows=rows, cached=[0], requests=[0, 1, 0, 1], lost=[], early=True
+    )
+    if computed[0] != [0, 1]:
+        raise Feedback(
+            f"partitions 0, which is empty, and 1 were asked for twice: a cached RDD made {computed[0]}.",
+            hint="Is a list without rows in memory, or not?",
+        )
+    if computed[1] != [0, 1, 0, 1]:
+        raise Feedback(
+            f"an RDD was told to cache, and another made of it by map: that one made {computed[1]}.",
+            hint="Which of the two was told to keep what it makes?",
         )
 
 
@@ -631,6 +697,25 @@ def keys_may_be_numbers(student, rng):
     close(sums, expected, called="sums of numbered slices", hint="Who says where a key belongs?")
 
 
+def run_sums_of_arrays(rows):
+    """Return the sums of a cached RDD whose values are arrays, asked for twice."""
+    import numpy as np
+
+    pairs = RDD(len(rows), lambda i: [(key, np.array(value)) for key, value in rows[i]]).cache()
+    sums = sum_by_key(pairs, 1)
+    return [[list(pair) for pair in sums.partition(0)] for _ in range(2)]
+
+
+@check("sum_by_key", hidden=True, requires="each_partition_has_the_sums_of_its_keys")
+def rows_in_memory_stay_as_they_are(student, rng):
+    """values may be arrays, and rows that an RDD keeps are what they were"""
+    rows = [[["w", rng.normal(size=3).tolist()]], [["w", [1.0, 2.0, 3.0]]]]
+    expected = [["w", np.array(rows[0][0][1]) + rows[1][0][1]]]
+    hint = "Whose array is it that the second value is added to?"
+    for sums in student.probe(run_sums_of_arrays, rows=rows):
+        close(sums, expected, called="sums of arrays that are kept, asked for twice", hint=hint)
+
+
 # ---- 5. ring_gradients
 
 
@@ -666,8 +751,15 @@ def compare_ring_gradients(student, ranks, steps, every, deaths):
 def draw_death_case(rng, count):
     """Return ranks, steps, every and deaths, of which none falls on a checkpoint."""
     every = int(rng.integers(3, 8))
-    deaths = [every * int(k) + int(rng.integers(1, every)) for k in rng.integers(1, 9, size=count)]
-    return int(rng.integers(2, 9)), 10 * every, every, sorted(set(deaths))
+    rounds = sorted(rng.choice(np.arange(1, 9), size=count, replace=False).tolist())
+    deaths = [every * k + int(rng.integers(1, every)) for k in rounds]
+    return int(rng.integers(2, 9)), 10 * every, every, deaths
+
+
+def leaves_deaths(deaths):
+    before = list(deaths)
+    ring_gradients(2, 90, 4, deaths)
+    return deaths == before
 
 
 @check("ring_gradients")
@@ -688,10 +780,13 @@ def what_was_not_saved_is_computed_again_on_all_ranks(student, rng):
 
 @check("ring_gradients", hidden=True, requires="what_was_not_saved_is_computed_again_on_all_ranks")
 def a_death_right_after_a_checkpoint_costs_nothing(student, rng):
-    """a death as the step after a checkpoint begins costs nothing, one before the first all"""
+    """a death right behind a checkpoint costs nothing, one before the first all; deaths stay"""
     ranks, steps, every, _ = draw_death_case(rng, 1)
     compare_ring_gradients(student, ranks, steps, every, [every * 2])
     compare_ring_gradients(student, ranks, steps, every, [every - 1])
+    if not student.probe(leaves_deaths, deaths=[5, int(rng.integers(6, 80))]):
+        hint = "The list belongs to who asks. Which line takes from it?"
+        raise Feedback("ring_gradients changed the list of deaths.", hint=hint)
 
 
 # ---- 6. start_times
@@ -758,7 +853,7 @@ def run_start_times(free):
 @check("start_times", hidden=True, requires="each_task_takes_the_slot_that_is_free_first")
 def the_slots_are_left_alone(student, rng):
     """free is the same after the call"""
-    free = draw_free_slots(rng, 3)
+    free = sorted(draw_free_slots(rng, 3), reverse=True)
     start, same = student.probe(run_start_times, free=free)
     if not same:
         raise Feedback("free has changed.", hint="Which list do you sort, or put things back into?")

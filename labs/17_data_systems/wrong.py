@@ -458,3 +458,174 @@ def start_times(free, tasks, seconds):
 
 def start_together(free, tasks):
     return sorted(free)[min(tasks, len(free)) - 1]
+
+
+# %% wrong="sorts_what_it_reads" question="phases" check="what_a_task_reads_stays_as_it_is" says="run again on the same"
+def map_task(records, mapper, reducers):
+    parts = [[] for _ in range(reducers)]
+    for record in records:
+        for key, value in mapper(record):
+            parts[place(key) % reducers].append((key, value))
+    return parts
+
+
+def reduce_task(parts, reducer):
+    groups = {}
+    for part in parts:
+        part.sort(key=lambda pair: pair[0])
+        for key, value in part:
+            groups.setdefault(key, []).append(value)
+    return [(key, reducer(key, groups[key])) for key in sorted(groups)]
+
+
+# %% wrong="keys_are_text" question="phases" check="keys_may_be_numbers_too" says="Who says where"
+def map_task(records, mapper, reducers):
+    parts = [[] for _ in range(reducers)]
+    for record in records:
+        for key, value in mapper(record):
+            parts[crc32(str(key).encode()) % reducers].append((key, value))
+    return parts
+
+
+def reduce_task(parts, reducer):
+    groups = {}
+    for part in parts:
+        for key, value in part:
+            groups.setdefault(key, []).append(value)
+    return [(key, reducer(key, groups[key])) for key in sorted(groups)]
+
+
+# %% wrong="sorts_as_text" question="phases" check="keys_may_be_numbers_too" says="as what they are"
+def map_task(records, mapper, reducers):
+    parts = [[] for _ in range(reducers)]
+    for record in records:
+        for key, value in mapper(record):
+            parts[place(key) % reducers].append((key, value))
+    return parts
+
+
+def reduce_task(parts, reducer):
+    groups = {}
+    for part in parts:
+        for key, value in part:
+            groups.setdefault(key, []).append(value)
+    return [(key, reducer(key, groups[key])) for key in sorted(groups, key=str)]
+
+
+# %% wrong="one_job_for_all" question="map_reduce" check="the_words_of_all_partitions_are_counted" says="in order: 'tally/reduce0'"
+def map_reduce(store, job, inputs, mapper, reducer, reducers=1):
+    for m, name in enumerate(inputs):
+        if f"job/map{m}" not in store:
+            store.write(f"job/map{m}", map_task(store.read(name), mapper, reducers))
+    for r in range(reducers):
+        if f"job/reduce{r}" not in store:
+            parts = [store.read(f"job/map{m}", r) for m in range(len(inputs))]
+            store.write(f"job/reduce{r}", [reduce_task(parts, reducer)])
+    return [f"job/reduce{r}" for r in range(reducers)]
+
+
+# %% wrong="names_of_inputs_by_number" question="map_reduce" check="the_words_of_all_partitions_are_counted" says="KeyError: 'in0'"
+def map_reduce(store, job, inputs, mapper, reducer, reducers=1):
+    for m in range(len(inputs)):
+        if f"{job}/map{m}" not in store:
+            store.write(f"{job}/map{m}", map_task(store.read(f"in{m}"), mapper, reducers))
+    for r in range(reducers):
+        if f"{job}/reduce{r}" not in store:
+            parts = [store.read(f"{job}/map{m}", r) for m in range(len(inputs))]
+            store.write(f"{job}/reduce{r}", [reduce_task(parts, reducer)])
+    return [f"{job}/reduce{r}" for r in range(reducers)]
+
+
+# %% wrong="empty_is_not_there" question="rdd" check="what_is_made_of_a_cached_one_is_not_cached" says="without rows in memory"
+class RDD:
+    def __init__(self, n, compute):
+        self.n, self.compute, self.kept = n, compute, False
+        self.memory, self.made = {}, []
+
+    def cache(self):
+        self.kept = True
+        return self
+
+    def make(self, i):
+        self.made.append(i)
+        return self.compute(i)
+
+    def partition(self, i):
+        rows = self.memory.get(i) or self.make(i)
+        if self.kept:
+            self.memory[i] = rows
+        return rows
+
+    def map(self, fn):
+        return RDD(self.n, lambda i: [fn(row) for row in self.partition(i)])
+
+    def collect(self):
+        return [row for i in range(self.n) for row in self.partition(i)]
+
+
+# %% wrong="hands_the_cache_on" question="rdd" check="what_is_made_of_a_cached_one_is_not_cached" says="Which of the two was told"
+class RDD:
+    def __init__(self, n, compute):
+        self.n, self.compute, self.kept = n, compute, False
+        self.memory, self.made = {}, []
+
+    def cache(self):
+        self.kept = True
+        return self
+
+    def make(self, i):
+        self.made.append(i)
+        return self.compute(i)
+
+    def partition(self, i):
+        if i in self.memory:
+            return self.memory[i]
+        rows = self.make(i)
+        if self.kept:
+            self.memory[i] = rows
+        return rows
+
+    def map(self, fn):
+        made = RDD(self.n, lambda i: [fn(row) for row in self.partition(i)])
+        made.kept = self.kept
+        return made
+
+    def collect(self):
+        return [row for i in range(self.n) for row in self.partition(i)]
+
+
+# %% wrong="adds_to_the_first_value" question="sum_by_key" check="rows_in_memory_stay_as_they_are" says="Whose array"
+def sum_by_key(rdd, n):
+    def compute(r):
+        sums = {}
+        for key, value in rdd.collect():
+            if place(key) % n == r:
+                if key in sums:
+                    sums[key] += value
+                else:
+                    sums[key] = value
+        return [(key, sums[key]) for key in sorted(sums)]
+
+    return RDD(n, compute)
+
+
+# %% wrong="takes_the_deaths_away" question="ring_gradients" check="a_death_right_after_a_checkpoint_costs_nothing" says="belongs to who asks"
+def ring_gradients(ranks, steps, every, deaths):
+    while deaths:
+        death = deaths.pop()
+        steps += death % every if every else death
+    return ranks * steps
+
+
+# %% wrong="sorts_the_slots" question="start_times" check="the_slots_are_left_alone" says="Which list do you sort"
+def start_times(free, tasks, seconds):
+    free, starts = list(free), []
+    for _ in range(tasks):
+        starts.append(min(free))
+        free[free.index(min(free))] += seconds
+    return starts
+
+
+def start_together(free, tasks):
+    free.sort()
+    return free[tasks - 1] if tasks <= len(free) else math.inf
