@@ -83,13 +83,16 @@ def each_round_takes_the_most_frequent_pair(student, rng):
     """each round takes the most frequent pair of what the round before has left"""
     equal = [4, 1, 5, 2, 3]  # every pair once
     cases = [(equal, 1), *((rng.integers(n, size=60).tolist(), 5) for n in (2, 3, 4))]
+    first = int(rng.integers(10, 90))
     for tokens, n in cases:
-        got, _ = student.probe(learning, tokens=tokens, n=n, first=96)
-        want = learned(tokens, n, 96)
+        got, _ = student.probe(learning, tokens=tokens, n=n, first=first)
+        want = learned(tokens, n, first)
         if got == want:
             continue
         at = next((k for k, pair in enumerate(want) if got[k : k + 1] != [pair]), len(want))
         hint = "Which tokens does a round count: the first, or what was merged?"
+        if got == learned(tokens, n, 96):
+            hint = "That makes token 96 in its first round. Which is asked for?"
         counts = Counter(pairwise(tokens))
         if at == 0 and got and counts[tuple(got[0])] == counts[tuple(want[0])]:
             hint = "Both are as frequent. Which of them is taken?"
@@ -97,7 +100,7 @@ def each_round_takes_the_most_frequent_pair(student, rng):
             hint = f"{len(got)} pairs came, of {len(want)}."
         elif at == 0:
             hint = "Count the pairs of the first round by hand."
-        raise Feedback(f"learn_pairs({tokens}, {n}, 96): round {at} differs. {hint}")
+        raise Feedback(f"learn_pairs({tokens}, {n}, {first}): round {at} differs. {hint}")
 
 
 @check("pairs", requires="each_round_takes_the_most_frequent_pair")
@@ -131,23 +134,42 @@ def the_ends_of_a_text_are_merged_too(student, rng):
 # ---- 2. CausalSoftmax, Attention, block_costs, train_step
 
 
-def softmax_of(scores, out_grad=None):
+def softmax_of(scores, out_grad=None, others=None, towards=None):
+    """Return what the operator gives; or its gradient; or the gradients of that times `towards`.
+
+    In between it is called with `others`, as in the next layer.
+    """
     import minitorch as mt
     from autograder.student.withheld import withheld
 
-    x = mt.tensor(scores).requires_grad_()
-    out = CausalSoftmax()(x)
+    x, operator = mt.tensor(scores).requires_grad_(), CausalSoftmax()
+    out = operator(x)
     if not isinstance(out.op, CausalSoftmax):
         return type(out.op).__name__
     if out_grad is None:
         return out.detach().numpy()
     with withheld(["minitorch.ops.networks.softmax:Softmax.gradient"]):  # this rule is asked for
-        return mt.grad(out, [x], grad_outputs=mt.tensor(out_grad))[0].numpy()
+        operator(mt.tensor(others))
+        if towards is None:
+            return mt.grad(out, [x], grad_outputs=mt.tensor(out_grad))[0].numpy()
+        adjoint = mt.tensor(out_grad).requires_grad_()
+        [first] = mt.grad(out, [x], grad_outputs=adjoint, create_graph=True)
+        if not first.requires_grad:
+            return "an array"
+        seconds = mt.grad((first * mt.tensor(towards)).sum(), [x, adjoint], allow_unused=True)
+        return [None if second is None else second.numpy() for second in seconds]
 
 
 def softmaxed(student, scores, **adjoint):
     """Return what the learner's operator gives, or its gradient; it has to be one operator."""
+    if adjoint:
+        adjoint["others"] = 1.0 - 2.0 * scores
     got = student.probe(softmax_of, scores=scores, **adjoint)
+    if isinstance(got, str) and got == "an array":
+        raise Feedback(
+            "what CausalSoftmax's gradient returns does not know how it was made, so that it has "
+            "no gradient. In operators of tensors it has. Which of its lines makes an array?"
+        )
     if isinstance(got, str):
         raise Feedback(
             f"CausalSoftmax()(scores) is the result of {got}. What `compute` returns becomes the "
@@ -161,6 +183,10 @@ def masked_softmax(scores):
     scores = np.where(np.tril(np.ones((tokens, tokens), bool)), scores, -np.inf)
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def softmax_gradient(p, adjoint):
+    return p * (adjoint - (adjoint * p).sum(axis=-1, keepdims=True))
 
 
 @check("CausalSoftmax", weight=2)
@@ -187,12 +213,36 @@ def the_gradient_is_that_of_the_formula(student, rng):
     for shape in ((2, 5, 5), (3, 3)):
         scores, adjoint = rng.normal(size=shape), rng.normal(size=shape)
         p = masked_softmax(scores)
-        want = p * (adjoint - (adjoint * p).sum(axis=-1, keepdims=True))
+        want = softmax_gradient(p, adjoint)
         got = softmaxed(student, scores, out_grad=adjoint)
         hint = "Which axis does the sum go over, and is it kept?"
         if np.allclose(got, p * adjoint):
             hint = "A softmax's numbers share 1: where one grows, the others shrink."
+        elif np.allclose(got, softmax_gradient(masked_softmax(1.0 - 2.0 * scores), adjoint)):
+            hint = "That is of the call after it. One operator serves all layers: who holds p?"
         close(got, want, called=f"the gradient of CausalSoftmax {shape}", hint=hint)
+
+
+@check("CausalSoftmax", requires="the_gradient_is_that_of_the_formula")
+def the_gradient_is_made_of_operators(student, rng):
+    """the gradient is made of operators of tensors, so that it has a gradient itself"""
+    scores, adjoint, towards, way = rng.normal(size=(4, 2, 4, 4))
+    got = softmaxed(student, scores, out_grad=adjoint, towards=towards)
+    hint = "Is something taken out of the graph, or written over, on the way?"
+    want = softmax_gradient(masked_softmax(scores), towards)
+    close(got[1], want, called="what a gradient changes by with its adjoint", hint=hint)
+    ends = [
+        (softmax_gradient(masked_softmax(scores + step * way), adjoint) * towards).sum()
+        for step in (1e-5, -1e-5)
+    ]
+    close(
+        0.0 if got[0] is None else float((np.asarray(got[0]) * way).sum()),
+        float((ends[0] - ends[1]) / 2e-5),
+        called="what a gradient changes by with its scores, in a random direction",
+        hint=hint,
+        rtol=1e-5,
+        atol=1e-7,
+    )
 
 
 @check("CausalSoftmax", requires="each_row_is_a_softmax_of_what_it_sees")
@@ -231,7 +281,7 @@ def the_scores_are_left_alone(student, rng):
 
 @check("CausalSoftmax", hidden=True, requires="each_row_is_a_softmax_of_what_it_sees")
 def what_comes_later_has_no_say(student, rng):
-    """scores that are masked do not change anything, however large"""
+    """scores that are masked do not change anything, however large, or small the others are"""
     scores = rng.normal(size=(2, 5, 5))
     later = np.triu(np.ones((5, 5), bool), 1)
     other = np.where(later, 1e4 * rng.uniform(1, 2, size=scores.shape), scores)
@@ -240,6 +290,13 @@ def what_comes_later_has_no_say(student, rng):
         masked_softmax(scores),
         called="CausalSoftmax",
         hint="From which scores is the largest of a row taken?",
+    )
+    close(
+        softmaxed(student, scores - 1e5),
+        masked_softmax(scores),
+        called="CausalSoftmax of scores of about -100,000",
+        hint="Is what stands for a masked score less than any other?",
+        rtol=1e-6,
     )
 
 
@@ -372,6 +429,14 @@ def no_token_sees_the_future(student, rng):
     other[:, 3:] = row(rng, 2, 3, 8)
     got = [attended(student, x=rows, weights=weights, heads=4) for rows in (x, other)]
     close(got[0][:, :3], got[1][:, :3], called="Attention before token 3", hint=CAUSAL, atol=1e-5)
+    far = 30 * x  # and keys that are the queries turned round: a token's own score is far below 0
+    turned = [np.concatenate([part[:8], -part[:8], part[16:]]) for part in weights[:2]]
+    got, own = (
+        attended(student, x=rows, weights=[*turned, *weights[2:]], heads=4)
+        for rows in (far, far[:, :1])
+    )
+    hint = "The first token sees itself alone. What stands for a masked score, and how small is it?"
+    close(got[:, :1], own, called="Attention of large x, token 0", hint=hint, rtol=1e-3, atol=1e-2)
     alone = attended(student, x=x[:, :1], weights=weights, heads=4)
     close(alone, attending(x[:, :1], weights, 4), called="one token", rtol=1e-3, atol=1e-4)
 
@@ -585,10 +650,11 @@ def gradients_are_those_of_this_batch(student, rng):
 # ---- 3. Recomputed
 
 
-def recompute(seed, rows, out_grad):
+def recompute(seed, rows, out_grad, others=None):
     """Return results and gradients with the operator and without, and how the block was run.
 
-    And whether its parameters kept the `.grad` that they had.
+    And whether its parameters kept the `.grad` that they had. Before the gradients the operator is
+    called with `others`, if there are any.
     """
     import numpy as np
 
@@ -606,9 +672,12 @@ def recompute(seed, rows, out_grad):
     parameters = list(block.parameters())
     for p in parameters:  # left from a step before
         p.grad = mt.ones_like(p.detach())
-    for function in (lambda x: Recomputed(block)(x, *parameters), block):
+    operator = Recomputed(block)
+    for function in (lambda x: operator(x, *parameters), block):
         x = mt.tensor(rows).requires_grad_()
         out = function(x)
+        if others is not None:
+            function(mt.tensor(others))
         modes.append("forward")
         one = out.inputs[:1] if isinstance(out, mt.Tensor) else ()
         single.append(bool(one) and one[0] is x and isinstance(out.op, Recomputed))
@@ -620,14 +689,14 @@ def recompute(seed, rows, out_grad):
     return found, modes[: modes.index("backward")], single[0], kept
 
 
-def recomputing(student, rng, rows=2):
+def recomputing(student, rng, rows=2, **others):
     """Return results and gradients with the operator and without, and how the block was run.
 
     And whether its parameters kept the `.grad` that they had.
     """
     x, out_grad = row(rng, rows, 3, 8), row(rng, rows, 3, 8)
     found, modes, single, kept = student.probe(
-        recompute, seed=int(rng.integers(1000)), rows=x, out_grad=out_grad
+        recompute, seed=int(rng.integers(1000)), rows=x, out_grad=out_grad, **others
     )
     if not single:
         raise Feedback(
@@ -678,10 +747,13 @@ def the_block_runs_once_each_way(student, rng):
 
 @check("Recomputed", hidden=True, requires="its_gradients_are_the_blocks")
 def any_number_of_rows_is_recomputed(student, rng):
-    """one row, and several"""
+    """one row, and several; and an operator that has been called again in between"""
     for rows in (1, 5):
         (got, want), *_ = recomputing(student, rng, rows)
         close(got, want, called=f"{rows} rows", hint="Which shape is fixed?", rtol=1e-3, atol=1e-4)
+    (got, want), *_ = recomputing(student, rng, 2, others=row(rng, 2, 3, 8))
+    hint = "Whose x does the block run on again: that of this result, or of the last call?"
+    close(got, want, called="after another call", hint=hint, rtol=1e-3, atol=1e-4)
 
 
 # ---- 4. average
@@ -691,7 +763,7 @@ def averaging(comm, grads, buckets):
     """Return the averages, whether what was handed in stayed, and the sizes that went round."""
     import numpy as np
 
-    sizes, before = [], [g.copy() for g in grads]
+    sizes, before, due = [], [g.copy() for g in grads], [[*bucket] for bucket in buckets]
 
     class Ranks:
         """A communicator that sends nothing: that is for ring to do."""
@@ -704,7 +776,7 @@ def averaging(comm, grads, buckets):
 
     got = average(Ranks(), grads, buckets, ring)
     same = all(np.array_equal(a, b) for a, b in zip(before, grads))
-    return [np.asarray(g) for g in got], same, sizes
+    return [np.asarray(g) for g in got], [same, buckets == due], sizes
 
 
 SHAPES = [(3, 2), (5,), (2, 2, 2), (1,), (4, 1)]
@@ -748,10 +820,12 @@ def each_bucket_goes_round_once(student, rng):
 
 @check("average", requires="every_gradient_is_the_average_over_the_ranks")
 def what_was_handed_in_stays(student, rng):
-    """the gradients that were handed in stay as they are"""
+    """the gradients and buckets that were handed in stay as they are"""
     results, _ = averaged_on(student, rng, 2, SHAPES, [[4, 3, 2, 1, 0]])
-    if not all(same for _, same, _ in results):
+    if not all(same for _, (same, _), _ in results):
         raise Feedback("average changed the gradients that it was given. Make a list of new ones.")
+    if not all(same for _, (_, same), _ in results):
+        raise Feedback("average changed the buckets that it was given. The next step needs them.")
 
 
 @check("average", hidden=True, requires="every_gradient_is_the_average_over_the_ranks")
@@ -791,6 +865,7 @@ def go_on(seed, steps, more):
     go(first, steps)
     state = first.state_dict()
     straight = go(first, steps + more)
+    first.state_dict()  # the next checkpoint, which leaves the one before as it is
     found = []
     for other in range(2):  # twice from one state: going on must not change it
         run = Run(seed=seed + 1 + other, **small)
@@ -822,6 +897,10 @@ def a_run_goes_on_bit_for_bit(student, rng):
     )
     is_trained(beginnings)
     at, got = found[0]
+    if at == steps + 3:
+        raise Feedback(
+            f"a state of step {steps} says {at}, when another has been saved. Is it a dict of its own?"
+        )
     if at != steps:
         raise Feedback(f"after {steps} steps the state says {at}. What is the place in the data?")
     if not all(np.array_equal(a, b) for a, b in zip(got, straight)):
@@ -1252,7 +1331,10 @@ def a_slot_begins_anew(student, rng):
 
 
 def freed(seed):
-    """Return how many slots' rows are held: after three starts, after frees, and after more."""
+    """Return how many slots' rows are held: after three starts, with another generator's, after frees.
+
+    And whether the prompts are what they were.
+    """
     import gc
     import weakref
 
@@ -1266,27 +1348,41 @@ def freed(seed):
 
     Cache.__init__ = noted
     try:
-        for slot in (0, 1, 2):
-            generator.start(slot, [slot])
-        before = len(held)
+        prompts = [[slot, 3] for slot in (0, 1, 2)]
+        for slot, prompt in enumerate(prompts):
+            generator.start(slot, prompt)
+        before, other = len(held), Generator(model)
+        other.start(1, [4])
+        gc.collect()
+        beside = len(held)
         generator.free(1)
         generator.free(7)
         gc.collect()
-        return before, len(held)
+        return [before, beside, len(held)], prompts == [[0, 3], [1, 3], [2, 3]]
     finally:
         Cache.__init__ = begin
 
 
 @check("Generator", hidden=True, requires="a_prompt_is_run_to_its_end")
 def what_is_freed_is_held_no_more(student, rng):
-    """free lets go of the caches of its slot, and minds none that is not there"""
-    before, after = student.probe(freed, seed=int(rng.integers(1000)))
-    if (before, after) != (3, 2):
+    """free lets go of its slot's caches and of no others, minds none not there; prompts stay"""
+    (before, beside, after), same = student.probe(freed, seed=int(rng.integers(1000)))
+    if (before, beside) == (3, 3):
         raise Feedback(
-            "Three slots were started and one was freed: the caches of "
-            f"{before} were held before, and of {after} afterwards.",
-            hint="Who still holds the caches of a slot that was freed?",
+            "Three slots were started, and one of a second Generator: the caches of 3 are held.",
+            hint="To whom do the caches belong: to one Generator, or to all of them?",
         )
+    if (before, beside, after) != (3, 4, 3):
+        raise Feedback(
+            "Three slots were started, one of a second Generator, and one of the first was freed: "
+            f"the caches of {before}, {beside} and {after} were held.",
+            hint="Who still holds the caches of a slot that was freed?"
+            if after > 3
+            else "Which slots does free forget, and which was it asked to?",
+        )
+    if not same:
+        hint = "The prompt belongs to who asks. Which line takes from it?"
+        raise Feedback("start changed the list of tokens that it was given.", hint=hint)
 
 
 # ---- 8. own_seconds
@@ -1319,6 +1415,12 @@ def owned(spans):
 
 def measuring(spans):
     return own_seconds([tuple(span) for span in spans])
+
+
+def leaves_spans(spans):
+    given = [tuple(span) for span in spans]
+    own_seconds(given)
+    return given == [tuple(span) for span in spans]
 
 
 @check("own_seconds", weight=3)
@@ -1360,8 +1462,11 @@ def spans_that_touch_lie_apart(student, rng):
 
 @check("own_seconds", hidden=True, requires="what_lies_inside_is_taken_off")
 def a_layer_may_lie_inside_of_itself(student, rng):
-    """a layer that calls itself has its time once, and no span has none"""
+    """a layer that calls itself has its time once, and no span has none; the spans stay"""
     inner = sorted(rng.uniform(1, 9, size=2).tolist())
     got = student.probe(measuring, spans=[["a", 0.0, 10.0], ["a", *inner]])
     close(got, {"a": 10.0}, called="own_seconds", hint="Add and take off by layer.", atol=1e-9)
     close(student.probe(measuring, spans=[]), {}, called="own_seconds", hint="No span, no layer.")
+    if not student.probe(leaves_spans, spans=[["b", 2.0, 3.0], ["c", 1.0, 4.0], ["a", 0.0, 5.0]]):
+        hint = "They are asked about again. Which line sorts them, or takes from them?"
+        raise Feedback("own_seconds changed the list of spans.", hint=hint)

@@ -926,3 +926,198 @@ def own_seconds(spans):
             seconds[outside[-1][0]] -= end - begin
         outside.append((layer, end))
     return dict(seconds)
+
+
+# %% wrong="begins_at_96" question="pairs" check="each_round_takes_the_most_frequent_pair" says="That makes token 96"
+def merge(tokens, pair, new):
+    merged, at = [], 0
+    while at < len(tokens):
+        is_pair = tuple(tokens[at : at + 2]) == pair
+        merged.append(new if is_pair else tokens[at])
+        at += 2 if is_pair else 1
+    return merged
+
+
+def learn_pairs(tokens, n, first):
+    pairs = []
+    while len(pairs) < n and len(tokens) > 1:
+        counts = Counter(pairwise(tokens))
+        pairs.append(max(counts, key=lambda pair: (counts[pair], pair)))
+        tokens = merge(tokens, pairs[-1], 96 + len(pairs) - 1)
+    return pairs
+
+
+# %% wrong="masked_but_a_little" question="CausalSoftmax" check="what_comes_later_has_no_say" says="less than any other"
+class CausalSoftmax(Op):
+    def compute(self, xp, scores):
+        tokens = scores.shape[-1]
+        mask = xp.tril(xp.ones((tokens, tokens), dtype=bool))
+        scores = xp.where(mask, scores, -10_000.0)
+        powers = xp.exp(scores - xp.max(scores, axis=-1, keepdims=True))
+        return powers / xp.sum(powers, axis=-1, keepdims=True)
+
+    def gradient(self, out_grad, node):
+        shares = out_grad * node
+        return shares - node * shares.sum(dim=-1, keepdim=True)
+
+
+# %% wrong="the_operator_keeps_p" question="CausalSoftmax" check="the_gradient_is_that_of_the_formula" says="serves all layers"
+class CausalSoftmax(Op):
+    def compute(self, xp, scores):
+        tokens = scores.shape[-1]
+        mask = xp.tril(xp.ones((tokens, tokens), dtype=bool))
+        scores = xp.where(mask, scores, -xp.inf)
+        powers = xp.exp(scores - xp.max(scores, axis=-1, keepdims=True))
+        self.p = powers / xp.sum(powers, axis=-1, keepdims=True)
+        return self.p
+
+    def gradient(self, out_grad, node):
+        p = mt.tensor(self.p)
+        return p * (out_grad - (out_grad * p).sum(dim=-1, keepdim=True))
+
+
+# %% wrong="a_gradient_of_arrays" question="CausalSoftmax" check="the_gradient_is_made_of_operators" says="makes an array"
+class CausalSoftmax(Op):
+    def compute(self, xp, scores):
+        tokens = scores.shape[-1]
+        mask = xp.tril(xp.ones((tokens, tokens), dtype=bool))
+        scores = xp.where(mask, scores, -xp.inf)
+        powers = xp.exp(scores - xp.max(scores, axis=-1, keepdims=True))
+        return powers / xp.sum(powers, axis=-1, keepdims=True)
+
+    def gradient(self, out_grad, node):
+        adjoint, p = out_grad.detach().numpy(), node.detach().numpy()
+        return mt.tensor(p * (adjoint - (adjoint * p).sum(axis=-1, keepdims=True)))
+
+
+# %% wrong="takes_p_out_of_the_graph" question="CausalSoftmax" check="the_gradient_is_made_of_operators" says="taken out of the graph"
+class CausalSoftmax(Op):
+    def compute(self, xp, scores):
+        tokens = scores.shape[-1]
+        mask = xp.tril(xp.ones((tokens, tokens), dtype=bool))
+        scores = xp.where(mask, scores, -xp.inf)
+        powers = xp.exp(scores - xp.max(scores, axis=-1, keepdims=True))
+        return powers / xp.sum(powers, axis=-1, keepdims=True)
+
+    def gradient(self, out_grad, node):
+        p = node.detach()
+        return p * (out_grad - (out_grad * p).sum(dim=-1, keepdim=True))
+
+
+# %% wrong="masks_by_a_thousand" question="Attention" check="no_token_sees_the_future" says="how small is it"
+class Attention(Module):
+    def __init__(self, width, heads, rng):
+        self.heads = heads
+        self.qkv = Linear(width, 3 * width, rng)
+        self.out = Linear(width, width, rng)
+
+    def forward(self, x):
+        rows, tokens, width = x.shape
+        qkv = self.qkv(x).reshape(rows, tokens, 3, self.heads, width // self.heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        scores = q @ k.transpose(-1, -2) * (width // self.heads) ** -0.5
+        mask = mt.tensor(np.tril(np.ones((tokens, tokens), bool)))
+        weights = F.softmax(mt.where(mask, scores, -1000.0), dim=-1)
+        return self.out((weights @ v).permute(0, 2, 1, 3).reshape(rows, tokens, width))
+
+
+# %% wrong="keeps_the_last_x" question="Recomputed" check="any_number_of_rows_is_recomputed" says="of the last call"
+class Recomputed(Op):
+    def __init__(self, block):
+        self.block = block
+
+    def compute(self, xp, x, *parameters):
+        self.x = x
+        with mt.no_grad():
+            return self.block(mt.tensor(x)).numpy()
+
+    def gradient(self, out_grad, node):
+        x = mt.tensor(self.x).requires_grad_()
+        with mt.enable_grad():
+            out = self.block(x)
+        return tuple(mt.grad(out, [x, *node.inputs[1:]], grad_outputs=out_grad))
+
+
+# %% wrong="sorts_the_buckets" question="average" check="what_was_handed_in_stays" says="changed the buckets"
+def average(comm, grads, buckets, ring):
+    averages = [None] * len(grads)
+    for bucket in buckets:
+        bucket.sort()
+        flat, at = ring(comm, np.concatenate([grads[i].reshape(-1) for i in bucket])), 0
+        for i in bucket:
+            part = flat[at : at + grads[i].size] / comm.size
+            averages[i] = part.reshape(grads[i].shape)
+            at += grads[i].size
+    return averages
+
+
+# %% wrong="one_state_for_all" question="Run" check="a_run_goes_on_bit_for_bit" says="a dict of its own"
+class Run(Training):
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.saved = {}
+
+    def state_dict(self):
+        arrays = [np.array(p.detach().numpy()) for p in self.model.parameters()]
+        state = course.state_of(self.optimizer)
+        self.saved.update(step=self.step, parameters=arrays, optimizer=state)
+        return self.saved
+
+    def load_state_dict(self, state):
+        self.step = state["step"]
+        with mt.no_grad():
+            for parameter, array in zip(self.model.parameters(), state["parameters"]):
+                parameter[...] = mt.tensor(array)
+        course.set_state(self.optimizer, state["optimizer"])
+
+
+# %% wrong="caches_of_all_generators" question="Generator" check="what_is_freed_is_held_no_more" says="To whom do the caches belong"
+class Generator:
+    caches = {}  # noqa: RUF012
+
+    def __init__(self, model):
+        self.model = model
+
+    def start(self, slot, tokens):
+        self.caches[slot] = [Cache() for _ in self.model.blocks]
+        for token in tokens:
+            logits = next_logits(self.model, [token], [self.caches[slot]])
+        return logits[0]
+
+    def step(self, slots, tokens):
+        return next_logits(self.model, tokens, [self.caches[slot] for slot in slots])
+
+    def free(self, slot):
+        self.caches.pop(slot, None)
+
+
+# %% wrong="takes_the_prompt_away" question="Generator" check="what_is_freed_is_held_no_more" says="belongs to who asks"
+class Generator:
+    def __init__(self, model):
+        self.model, self.caches = model, {}
+
+    def start(self, slot, tokens):
+        self.caches[slot] = [Cache() for _ in self.model.blocks]
+        while tokens:
+            logits = next_logits(self.model, [tokens.pop(0)], [self.caches[slot]])
+        return logits[0]
+
+    def step(self, slots, tokens):
+        return next_logits(self.model, tokens, [self.caches[slot] for slot in slots])
+
+    def free(self, slot):
+        self.caches.pop(slot, None)
+
+
+# %% wrong="sorts_the_spans" question="own_seconds" check="a_layer_may_lie_inside_of_itself" says="asked about again"
+def own_seconds(spans):
+    seconds, outside = Counter(), []
+    spans.sort(key=lambda span: (span[1], -span[2]))
+    for layer, begin, end in spans:
+        while outside and outside[-1][1] <= begin:
+            outside.pop()
+        seconds[layer] += end - begin
+        if outside:
+            seconds[outside[-1][0]] -= end - begin
+        outside.append((layer, end))
+    return dict(seconds)
