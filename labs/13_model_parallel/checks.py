@@ -71,12 +71,12 @@ def compute_alone(weights, x, labels):
     return loss, grads
 
 
-def ask_naive_step(student, rng, ranks, **sizes):
+def ask_naive_step(student, rng, ranks, *, steps=False, **sizes):
     weights, x, labels = draw_network(rng, ranks, **sizes)
     xs, targets = [x, *[None] * (ranks - 1)], [*[None] * (ranks - 1), labels]
     inputs = [(w, *own, "naive_step") for w, *own in zip(weights, xs, targets, strict=True)]
     try:
-        run = student.ranks(run_step, ranks, inputs)
+        run = student.ranks(run_step, ranks, inputs, steps=steps)
     except StudentError as error:
         if "NoneType" not in str(error):
             raise
@@ -115,14 +115,21 @@ def the_loss_is_returned_on_the_last_rank_alone(student, rng):
 
 @check("naive_step", requires="gradients_are_those_of_one_process")
 def one_array_goes_each_way(student, rng):
-    """between two stages one array goes forward and one back, and weights stay as they are"""
-    run, weights, _, _ = ask_naive_step(student, rng, 3)
+    """one array goes forward and one back between stages, sends are over, and weights stay"""
+    run, weights, _, _ = ask_naive_step(student, rng, 3, steps=True)
     pairs = sorted((m.src, m.dst) for m in run.messages)
     if pairs != [(0, 1), (1, 0), (1, 2), (2, 1)]:
         raise Feedback(
             f"naive_step on 3 ranks: messages sent: {len(pairs)}, from and to {pairs}. "
             "How many does each pair of neighbours need?"
         )
+    kinds = [(step.rank, step.kind) for step in run.steps]
+    for rank in range(3):
+        if kinds.count((rank, "over")) < kinds.count((rank, "send")):
+            raise Feedback(
+                f"naive_step: when rank {rank} returns, a send of its may still be going on. Who waits "
+                "for what isend returned?"
+            )
     for rank, (_, _, w, forwards) in enumerate(run.results):
         if not np.array_equal(w, weights[rank]):
             raise Feedback(f"naive_step changed the weights of rank {rank}: that is for later.")
@@ -488,13 +495,16 @@ def row_column_on_one_rank_and_other_sizes(student, rng):
 
 
 def run_alone(comm, x, grad, name):
-    """Send x through one of the functions, and a gradient back."""
+    """Send x through one of the functions, and a gradient back; what changed of the two?"""
     import torch
 
+    given = {"x": x, "the gradient": grad}
+    before = {what: array.copy() for what, array in given.items()}
     x = torch.from_numpy(x).requires_grad_()
     y = globals()[name].apply(x, comm)
     y.backward(torch.from_numpy(grad))
-    return y.detach().numpy(), x.grad.numpy()
+    changed = [what for what in given if (given[what] != before[what]).any()]
+    return y.detach().numpy(), x.grad.numpy(), changed
 
 
 def ask_alone(student, rng, name, ranks=3):
@@ -510,24 +520,34 @@ def ask_alone(student, rng, name, ranks=3):
     return run, xs, grads
 
 
+def require_unchanged(name, rank, changed):
+    """Raise Feedback where x or a gradient is not what it was."""
+    if changed:
+        raise Feedback(
+            f"{name} on rank {rank} wrote into {changed[0]} that it was given. Others use it too: "
+            "which result needs an array of its own?"
+        )
+
+
 @check("conjugate", weight=2)
 def copy_passes_x_and_sums_gradients(student, rng):
     """Copy hands x on; its gradient is the sum over the ranks"""
     run, xs, grads = ask_alone(student, rng, "Copy")
-    for rank, (y, x_grad) in enumerate(run.results):
+    for rank, (y, x_grad, changed) in enumerate(run.results):
         if not np.array_equal(y, xs[rank]):
             raise Feedback(f"Copy on rank {rank}: forward returned something else than x.")
         if not np.allclose(x_grad, grads.sum(axis=0), rtol=1e-12):
             own = " It is the rank's own." if np.allclose(x_grad, grads[rank]) else ""
             own = " It is their average." if np.allclose(x_grad, grads.mean(axis=0)) else own
             raise Feedback(f"Copy on rank {rank}: the gradient is not the sum of all.{own}")
+        require_unchanged("Copy", rank, changed)
 
 
 @check("conjugate", weight=2)
 def reduce_sums_x_and_passes_gradients(student, rng):
     """Reduce returns the sum over the ranks; its gradient is handed on"""
     run, xs, grads = ask_alone(student, rng, "Reduce")
-    for rank, (y, x_grad) in enumerate(run.results):
+    for rank, (y, x_grad, changed) in enumerate(run.results):
         if not np.allclose(y, xs.sum(axis=0), rtol=1e-12):
             raise Feedback(f"Reduce on rank {rank}: forward did not return the sum over the ranks.")
         if not np.array_equal(x_grad, grads[rank]):
@@ -535,6 +555,7 @@ def reduce_sums_x_and_passes_gradients(student, rng):
                 f"Reduce on rank {rank}: the gradient was changed on its way back. "
                 "What is the derivative of a sum by one addend?"
             )
+        require_unchanged("Reduce", rank, changed)
 
 
 @check("conjugate", requires="copy_passes_x_and_sums_gradients")

@@ -519,3 +519,46 @@ views = dict(zip(METHODS, ("intra", "inter", "intra", "neither", "intra")))
 
 # %% wrong="all_inside" question="views" check="what_cuts_operators_is_told_from_what_cuts_between" says="by one device there"
 views = dict(zip(METHODS, ("intra", "intra", "intra", "neither", "neither")))
+
+
+# %% wrong="leaves_while_sending" question="naive_step" check="one_array_goes_each_way" says="Who waits for what isend"
+def naive_step(comm, stage, x, target):
+    first, last = comm.rank == 0, comm.rank == comm.size - 1
+    if not first:
+        x = comm.recv(comm.rank - 1).requires_grad_()
+    y = stage(x)
+    loss = None
+    if last:
+        loss = loss_of(y, target)
+        loss.backward()
+    else:
+        comm.send(y, comm.rank + 1)
+        y.backward(comm.recv(comm.rank + 1))
+    if not first:
+        comm.isend(x.grad, comm.rank - 1)
+    return loss
+
+
+# %% wrong="sums_into_the_gradient" question="conjugate" check="copy_passes_x_and_sums_gradients" says="wrote into the gradient"
+class Copy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, comm):
+        ctx.comm = comm
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return ctx.comm.all_reduce(grad, out=grad), None
+
+
+# %% wrong="sums_into_x" question="conjugate" check="reduce_sums_x_and_passes_gradients" says="wrote into x"
+class Reduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, comm):
+        addend = x.detach()
+        comm.all_reduce(addend, out=addend)
+        return addend.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
