@@ -10,6 +10,23 @@ LAB = LabSettings(preload=("numpy",))
 WORDS = ["ant", "bee", "cow", "dog", "elk", "fox", "gnu", "hen", "owl", "pig"]
 
 
+def leaves_arguments(name, arguments):
+    """Return whether a function of the learner leaves lists, dicts and arrays as they were."""
+    import copy
+    import pickle
+
+    given = copy.deepcopy(arguments)
+    globals()[name](*given)
+    return pickle.dumps(given) == pickle.dumps(copy.deepcopy(arguments))
+
+
+def require_left_alone(student, name, *arguments):
+    """Raise Feedback where a function changes what it is given."""
+    if not student.probe(leaves_arguments, name=name, arguments=list(arguments)):
+        hint = "Who asks needs it again. Which of your lines takes from it, or writes into it?"
+        raise Feedback(f"{name} changed what it was given.", hint=hint)
+
+
 # ---- 1. counts
 
 
@@ -30,7 +47,7 @@ def counting(sentences, axes):
 @check("counts", weight=2)
 def every_sentence_is_counted_at_its_three_words(student, rng):
     """c[s, v, o] is how many sentences have these three words"""
-    for sentences, lengths in ((9, (2, 3, 4)), (1, (3, 1, 2)), (40, (2, 2, 3))):
+    for sentences, lengths in ((9, (2, 3, 4)), (1, (3, 1, 2)), (40, (2, 2, 3)), (600, (1, 1, 2))):
         picked, axes = text(rng, sentences, lengths)
         got = student.call("counts", picked, *axes)
         expected = counting(picked, axes)
@@ -49,10 +66,14 @@ def every_sentence_is_counted_at_its_three_words(student, rng):
 
 @check("counts", hidden=True, requires="every_sentence_is_counted_at_its_three_words")
 def no_sentences_make_zeros(student, rng):
-    """no sentences make a tensor of zeros, of the same shape"""
-    _, axes = text(rng, 1, (2, 4, 3))
+    """no sentences make zeros of the same shape, again and again; and the sentences stay"""
+    picked, axes = text(rng, 5, (2, 4, 3))
     got = student.call("counts", [], *axes)
     close(got, np.zeros((2, 4, 3)), called="counts of nothing", hint="Who says the shape?")
+    student.call("counts", picked, *axes)
+    hint = "What is left over from the call before?"
+    close(student.call("counts", [], *axes), np.zeros((2, 4, 3)), called="counts", hint=hint)
+    require_left_alone(student, "counts", picked, *axes)
 
 
 # ---- 2. strides
@@ -79,6 +100,11 @@ def the_last_axis_is_the_fastest(student, rng):
         elif list(np.ravel(got)) == stepping(shape, 1):
             hint = f"That counts numbers; each has {item} bytes."
         close(got, expected, called=f"strides_of({shape}, {item})", hint=hint)
+        if any(isinstance(stride, float | np.floating) for stride in got):
+            raise Feedback(
+                f"strides_of({shape}, {item}) gave {got}. Bytes are whole numbers: which line makes "
+                "others of them?"
+            )
     shape, item = [int(rng.integers(2, 7)), 1 << 25, 1 << 25], int(rng.choice([4, 8]))
     called, hint = f"strides_of({shape}, {item})", "Strides are numbers. Which array do you need?"
     try:
@@ -231,10 +257,11 @@ def kinds_that_the_task_does_not_have_cost_nothing(student, rng):
 
 @check("time_of", hidden=True, requires="the_slowest_kind_decides")
 def other_kinds_may_come(student, rng):
-    """any names of kinds will do"""
+    """any names of kinds will do, and task and rates stay as they are"""
     task, rates = {"cups": 6, "plates": 4}, {"cups": 1.0, "plates": 2.0, "forks": 3.0}
     if pair(student, task, rates) != (6.0, "cups"):
         raise Feedback("with kinds of other names: wrong.", hint="Which kinds do you go through?")
+    require_left_alone(student, "time_of", task, rates)
 
 
 # ---- 5. by_tensors
@@ -313,10 +340,11 @@ def no_line_runs_once_a_row(student, rng):
 
 @check("by_tensors", hidden=True, requires="each_class_has_the_mean_of_its_rows")
 def one_class_is_the_mean_of_all(student, rng):
-    """with one class there is one row, the mean of all"""
+    """with one class there is one row, the mean of all; rows and labels stay as they are"""
     x = rng.normal(size=(5, 4))
     got = student.call("by_tensors", x, np.zeros(5, int), 1)
     close(got, x.mean(axis=0, keepdims=True), called="one class", hint="Which shape has it?")
+    require_left_alone(student, "by_tensors", x, np.array([2, 0, 1, 0, 2]), 3)
 
 
 # ---- 6. train

@@ -184,3 +184,56 @@ def train(theta, gradient, data, f, steps):
     for t in range(1, steps + 1):
         theta = f(theta, gradient(theta, data(t)))
     return theta
+
+
+# %% wrong="takes_the_sentences_away" question="counts" check="no_sentences_make_zeros" says="needs it again"
+def counts(sentences, subjects, verbs, objects):
+    c = np.zeros((len(subjects), len(verbs), len(objects)), int)
+    while sentences:
+        subject, verb, thing = sentences.pop()
+        c[subjects.index(subject), verbs.index(verb), objects.index(thing)] += 1
+    return c
+
+
+# %% wrong="counts_in_bytes" question="counts" check="every_sentence_is_counted_at_its_three_words" says="all counts together are"
+def counts(sentences, subjects, verbs, objects):
+    c = np.zeros((len(subjects), len(verbs), len(objects)), np.uint8)
+    for subject, verb, thing in sentences:
+        c[subjects.index(subject), verbs.index(verb), objects.index(thing)] += 1
+    return c
+
+
+# %% wrong="goes_on_counting" question="counts" check="no_sentences_make_zeros" says="from the call before"
+def counts(sentences, subjects, verbs, objects, tables={}):  # noqa: B006
+    shape = len(subjects), len(verbs), len(objects)
+    c = tables.setdefault(shape, np.zeros(shape, int))
+    for subject, verb, thing in sentences:
+        c[subjects.index(subject), verbs.index(verb), objects.index(thing)] += 1
+    return c
+
+
+# %% wrong="strides_of_floats" question="strides" check="the_last_axis_is_the_fastest" says="whole numbers"
+def strides_of(shape, item_bytes):
+    strides, step = [], item_bytes * float(np.prod(shape))
+    for length in shape:
+        step /= length
+        strides.append(step)
+    return strides
+
+
+def position(index, strides):
+    return sum(i * stride for i, stride in zip(index, strides))
+
+
+# %% wrong="writes_into_the_task" question="time_of" check="other_kinds_may_come" says="needs it again"
+def time_of(task, rates):
+    for kind in rates:
+        task.setdefault(kind, 0)
+    slowest = max(task, key=lambda kind: task[kind] / rates[kind])
+    return task[slowest] / rates[slowest], slowest
+
+
+# %% wrong="divides_the_rows_in_place" question="by_tensors" check="one_class_is_the_mean_of_all" says="needs it again"
+def by_tensors(x, labels, classes):
+    x /= np.bincount(labels, minlength=classes)[labels][:, np.newaxis]
+    return np.eye(classes)[labels].T @ x
