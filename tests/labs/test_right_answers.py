@@ -131,6 +131,25 @@ OTHERWISE = [  # lab, question, words of its solution, other words that are as r
         "    loss = ",
         "    optimizer.zero_grad()\n    loss = ",
     ),
+    (  # a number that no score is less than
+        "18_language_model",
+        "CausalSoftmax",
+        "xp.where(mask, scores, -xp.inf)",
+        "xp.where(mask, scores, -1e9)",
+    ),
+    (  # another softmax, over scores that are masked before it
+        "18_language_model",
+        "Attention",
+        "causal_softmax(q @ k.transpose(-1, -2) * (width // self.heads) ** -0.5)",
+        "F.softmax(q @ k.transpose(-1, -2) * (width // self.heads) ** -0.5 + mt.tensor("
+        "np.triu(np.full((tokens, tokens), -np.inf, np.float32), 1)), dim=-1)",
+    ),
+    (  # a send that is started, and waited for
+        "13_model_parallel",
+        "naive_step",
+        "comm.send(x.grad, comm.rank - 1)",
+        "comm.isend(x.grad, comm.rank - 1).wait()",
+    ),
     (  # the block's own parameters, which are the operator's inputs
         "18_language_model",
         "Recomputed",
