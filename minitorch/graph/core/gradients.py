@@ -36,6 +36,8 @@ def gradients(
             on to what it was computed from.
     Returns:
         a list as long as `xs`; None where no y depends on x.
+    Raises:
+        GraphError: an x is a constant that a loop uses; loops keep their constants to themselves.
     """
     roots, sources = _check_nodes(ys, "ys"), _check_nodes(xs, "xs")
     arriving: list[object] = [None] * len(roots) if grad_ys is None else _as_list(grad_ys)
@@ -44,6 +46,7 @@ def gradients(
             f"gradients: got {len(arriving)} grad_ys, expected {len(roots)}, one for each y."
         )
     stops = [] if stop_gradients is None else _check_nodes(stop_gradients, "stop_gradients")
+    _check_outside_loops(sources, roots)
     between = ancestors(sources, roots)
     inner = [node for node in list_needed(roots, set()) if node in between]
     if any_late(inner) or unknown(*inner):
@@ -57,6 +60,20 @@ def gradients(
                 raise
             return _later(roots, sources, arriving, stops)  # a rule computes with sizes
     return [grads.get(x) for x in sources]
+
+
+def _check_outside_loops(sources: list[Node], roots: list[Node]) -> None:
+    """Raise if one of the sources is a constant inside a loop: its gradient would stay there."""
+    constants = {x for x in sources if isinstance(x, Constant)}
+    nodes = list_needed(roots, set()) if constants else []
+    while nodes:
+        nodes = [inner for node in nodes for inner in getattr(node.op, "nodes", list)()]
+        for node in nodes:
+            if node in constants:
+                raise node.error(
+                    f"gradients: x {node.name!r} is a constant that a loop uses, expected a "
+                    "variable, a placeholder, or one of the loop's variables."
+                )
 
 
 def _sweep(

@@ -459,6 +459,20 @@ def test_the_gradient_of_a_fused_operator_is_by_each_input_alone() -> None:
     np.testing.assert_allclose(got, want, rtol=1e-12)
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_constant_inside_a_loop_has_no_gradient_and_is_named(nested: bool) -> None:
+    def repeat(body: Any, start: Any) -> Any:
+        state = [tf.constant(0), start]
+        return tf.while_loop(lambda i, _: i < 2, lambda i, x: [i + 1, body(x)], state)[1]
+
+    factor, other = tf.constant([2.0, 3.0], name="factor"), tf.constant([1.0, 2.0])
+    y = repeat(lambda x: repeat(lambda z: z * factor, x) if nested else x * factor, other)
+    with pytest.raises(GraphError, match=r"'factor' is a constant that a loop uses.*variable"):
+        tf.gradients(y, [other, factor])
+    (grad,) = tf.gradients(y, [other])
+    np.testing.assert_allclose(tf.Session().run(grad), np.array([2.0, 3.0]) ** (4 if nested else 2))
+
+
 def test_no_gradient_passes_through_integers() -> None:
     x = tf.placeholder(tf.float32, [2])
     whole = tf.cast(tf.cast(x, tf.int32), tf.float32)
