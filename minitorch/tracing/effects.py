@@ -9,6 +9,7 @@ graph without effects, and what goes wrong in it leaves everything as it was. Gr
 replaces go once no value can make it fail, so that the new ones can have their memory.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,9 @@ class OldGradient:
         grad = self.tensor._grad
         assert grad is not None  # a trace that reads it is taken only where there is one
         return grad
+
+
+ALONE = 2  # references to an object that one name or attribute holds: it, and the argument
 
 
 def check_apart(operation: str, updated: Tensor, other: Tensor, name: str = "another") -> None:
@@ -173,6 +177,15 @@ class Effects:
         _, moved = self.moved.get(id(source), (source, None))
         return moved if moved is None or source is tensor else self.symbol_of(tensor)  # type: ignore[arg-type]
 
+    def _written(self) -> list[tuple[Tensor, Symbol]]:
+        """Return what a run writes: of what was moved, what is from outside."""
+        return [pair for pair in self.moved.values() if self.tracer.is_outside(pair[0])]
+
+    def as_result(self, value: Tensor) -> Tensor:
+        """Return what the function returns for `value`: the symbol of what was made inside."""
+        moved = None if self.tracer.is_outside(value) else self.moved_to(value)
+        return value if moved is None else moved
+
     def stands_for(self, tensor: Tensor) -> Symbol:
         """Return the symbol that is a tensor as it is by now."""
         if isinstance(tensor, Symbol):
@@ -190,7 +203,7 @@ class Effects:
         return self.tracer.detach(tensor)
 
     def move(self, tensor: Tensor, method: str, *args: object, **kwargs: object) -> Any:
-        """Update a tensor from outside: note that it is to be written."""
+        """Update a tensor from outside, which is then to be written, or one that was a constant."""
         if self.tracer.blocks or tensor.op is not None:
             raise GraphError(
                 f"{self.tracer.operation}: cannot trace an update of a tensor from outside in a "
@@ -205,6 +218,7 @@ class Effects:
             symbol = self.symbol_of(tensor)
             result = getattr(Symbol, method)(symbol, *args, **kwargs)
             return tensor if result is symbol else result
+        self._check_alone(tensor)
         symbol = self.stands_for(tensor)
         symbol.requires_grad = recording.on and symbol.requires_grad
         result = getattr(Symbol, method)(symbol, *args, **kwargs)
@@ -215,6 +229,17 @@ class Effects:
             self.tracer.updates += 1
         self._leaves[id(tensor)].append(symbol.node)
         return tensor if result is symbol else result
+
+    def _check_alone(self, tensor: Tensor) -> None:
+        """Raise if the memory of what was made inside may be that of an array outside."""
+        if self.tracer.is_outside(tensor) or self.moved_to(tensor) is not None:
+            return
+        viewed = any(inputs[0] is tensor for _, _, inputs in self.shown.values())
+        if sys.getrefcount(tensor.array) > ALONE and not viewed:
+            raise GraphError(
+                f"{self.tracer.operation}: cannot trace an update of numbers that something else "
+                f"holds too, as from_numpy's array does (at {place()}). Update a clone()."
+            )
 
     # ── gradients ───────────────────────────────────────────────────────────────────────────────
 
@@ -346,7 +371,7 @@ class Effects:
         """Note what is left to do when the function has returned; None where `updates` is all."""
         self._check_memory()
         if not self.any:
-            updates += [(tensor, symbol.node) for tensor, symbol in self.moved.values()]
+            updates += [(tensor, symbol.node) for tensor, symbol in self._written()]
             return None
         self.flush()
         self.stages[-1].effects += [Effect("write", target, node) for target, node in updates]
@@ -387,7 +412,7 @@ class Effects:
     def flush(self) -> None:
         """Note what must be written so that the outside is as it should be by now."""
         effects = self.stages[-1].effects
-        for tensor, symbol in self.moved.values():
+        for tensor, symbol in self._written():
             if self._done.get(id(symbol)) != (symbol, symbol.node):
                 self._done[id(symbol)] = (symbol, symbol.node)
                 effects.append(Effect("write", tensor, symbol.node))

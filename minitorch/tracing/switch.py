@@ -126,7 +126,7 @@ def _operators() -> dict[str, Any]:
         if not op.pure or tracer.concerns(op, inputs):
             return tracer.apply(op, inputs)
         result = eager(self, op, inputs)
-        if op.views and tracer.is_outside(inputs[0]):
+        if op.views and isinstance(inputs[0], Tensor):
             tracer.effects.note_view(result, op, inputs)
         return result
 
@@ -152,7 +152,7 @@ def _operators() -> dict[str, Any]:
 def _wrap_move(name: str, eager: Any) -> Any:
     def method(self: Tensor, *args: object, **kwargs: object) -> Any:
         tracer = _innermost()
-        if tracer is not None and tracer.is_outside(self):
+        if tracer is not None and tracer.follows(self, (*args, *kwargs.values())):
             return tracer.effects.move(self, name, *args, **kwargs)
         return eager(self, *args, **kwargs)
 
@@ -170,7 +170,7 @@ def _wrap_read(name: str, eager: Any) -> Any:
 
 def _wrap_detach(eager: Any) -> Any:
     def detach(self: Tensor) -> Any:
-        tracer = _tracer_outside(self)
+        tracer = _innermost()
         return eager(self) if tracer is None else tracer.effects.detach(self, eager)
 
     return detach

@@ -237,6 +237,7 @@ def record(
             with forbid_changes(given, operation), name_unknown_sizes(tracer):
                 result = function(*given[0], **given[1])
             kind, back = flatten(lift(result), outputs, operation)
+        outputs = [tracer.effects.as_result(value) for value in outputs]
         ends = [_node(value, tracer) for value in outputs]
         if added := [] if variables else tracer.graph.variables:
             raise GraphError(

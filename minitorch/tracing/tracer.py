@@ -5,7 +5,7 @@ What is computed from neither is a constant of the graph, and is computed at onc
 
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -28,7 +28,7 @@ from minitorch.ops.random import Drawn
 from minitorch.tensor.modes import recording, set_grad_enabled
 from minitorch.tensor.tensor import Tensor
 from minitorch.tensor.versions import clock
-from minitorch.tracing.effects import Effects, OldGradient
+from minitorch.tracing.effects import ALONE, Effects, OldGradient
 from minitorch.tracing.switch import current, is_tracing
 from minitorch.tracing.symbol import Symbol, place
 from minitorch.tracing.views import View, is_certain
@@ -203,11 +203,10 @@ class Tracer:
 
     def as_read(self, value: Tensor) -> Tensor:
         """Note that the numbers of a tensor are read; return the symbol that it has become."""
-        if not self.is_outside(value):
-            return value
         if (moved := self.effects.moved_to(value)) is not None:
             return moved
-        self._note_read(value)
+        if self.is_outside(value):
+            self._note_read(value)
         return value
 
     def _note_read(self, value: Tensor) -> None:
@@ -215,6 +214,23 @@ class Tracer:
         source = self.effects.source_of(value)
         self.effects.check_unmoved(source)
         self.read[id(source)] = source
+
+    def follows(self, tensor: Tensor, values: Iterable[object]) -> bool:
+        """Tell whether an update of a tensor is part of the graph: not of what is a constant."""
+        if isinstance(tensor, Symbol):
+            return False  # it does it itself
+        if self.is_outside(tensor) or self.effects.moved_to(tensor) is not None:
+            return True
+        for value in values:
+            if isinstance(value, tuple | list):
+                if self.follows(tensor, value):
+                    return True
+            elif isinstance(value, Symbol) or (
+                isinstance(value, Tensor)
+                and (self.is_outside(value) or self.effects.moved_to(value) is not None)
+            ):
+                return True
+        return False
 
     def is_outside(self, value: object) -> bool:
         """Tell whether a tensor was there before the trace began."""
@@ -329,6 +345,3 @@ class Tracer:
             if sys.getrefcount(tensor) > ALONE:
                 read.append(Outside(tensor, tensor.array, stamp))
         return read
-
-
-ALONE = 2  # references to an object that only one local variable holds: it, and the argument

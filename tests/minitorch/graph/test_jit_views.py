@@ -107,3 +107,23 @@ def test_a_number_that_is_read_of_a_view_is_the_present_one() -> None:
 
     with pytest.raises(GraphError, match="not known while tracing"):
         jit(read_too_late)(mt.ones(1))
+
+
+def test_numbers_of_the_functions_own_may_become_others() -> None:
+    weights, shift = mt.ones(3), mt.tensor([1.0, 2.0, 3.0])
+
+    def mixed(x: Tensor) -> list[Tensor]:
+        table, copied = mt.tensor([[0.0] * 3] * 2), shift.clone()
+        row, last = table[1], table.detach()[-1]
+        copied.copy_(weights)  # as they are in this call
+        copied[0] += shift[2]
+        row.add_(x * copied)
+        table[0] = last
+        return [table, row, copied, last.sum(), mt.eye(3).mul_(x), table[0] + mt.arange(3)]
+
+    compiled = jit(mixed)
+    for number in (1.0, 4.0):
+        weights.fill_(number)
+        for got, expected in zip(compiled(shift), mixed(shift), strict=True):
+            np.testing.assert_allclose(got.numpy(), expected.numpy())
+    assert len(compiled.traces) == 1
