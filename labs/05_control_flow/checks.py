@@ -252,6 +252,34 @@ def a_result_may_come_from_outside(student, rng):
             close(token, right, called="cond with a result from outside", hint=hint)
 
 
+def find_ways_around():
+    """Return what of a cond comes into a side, or out of it, without a Switch on the way."""
+    from lessons.graphs.tokens import in_order
+
+    p, a, b = (placeholder(name) for name in "pab")
+    inside = []
+
+    def side(x):
+        inside.append(x)
+        return b
+
+    node = cond(p > 0.0, side, side, a)
+    switches = {n for n in in_order([node, *inside]) if isinstance(n.op, Switch)}
+    ways = {"an input": (a, inside), "a result": (b, [node])}
+    return [name for name, (first, last) in ways.items() if first in set(in_order(last, switches))]
+
+
+@check("cond", requires="a_result_may_come_from_outside")
+def inputs_and_results_pass_a_switch(student, rng):
+    """inputs and results pass a Switch, by which gradients find back"""
+    for what in student.probe(find_ways_around):
+        raise Feedback(
+            f"cond: {what} has passed no Switch. The values are right, and its gradient will be dead.",
+            hint="beside(value, witness) hands a dead adjoint back where the witness is dead. Which "
+            "operator's adjoint is zeros there?",
+        )
+
+
 @check("cond", requires="the_right_side_gives_the_value")
 def each_side_is_built_once(student, rng):
     """both functions are called once, to build"""
@@ -313,7 +341,7 @@ def run_merge_gradient(value, sign):
 
 def run_switch_gradient(value, sign, side):
     """Return the token of a Switch's adjoint, by its rule alone, and whether the rest is None."""
-    x, p = placeholder("x", value.shape), placeholder("p")
+    x, p = placeholder("x", (None, *value.shape[1:])), placeholder("p")
     node = record(Switch(side), [x, p > 0.0])
     rule = switch_gradient(node * 10.0, node)
     if not isinstance(rule, tuple | list) or len(rule) != 2:
@@ -343,6 +371,9 @@ def a_merge_sends_back_where_it_took(student, rng):
         close(tokens[live_side], 10 * x, called=called, hint="The adjoint itself, unchanged.")
 
 
+SHAPE = " That shape may be known only in the run: what has it there?"
+
+
 @check("gradient_rules", weight=2)
 def a_switch_has_an_adjoint_on_both_ways(student, rng):
     """a Switch's adjoint is what arrives where its side was taken, zeros otherwise"""
@@ -352,7 +383,7 @@ def a_switch_has_an_adjoint_on_both_ways(student, rng):
     most_alive = 1
     for side in (True, False):
         for sign in (1.0, -1.0):
-            with hint_at_errors("switch_gradient", hint):
+            with hint_at_errors("switch_gradient of data of shape (None, 3)", hint + SHAPE):
                 answer = student.probe(run_switch_gradient, value=x, sign=sign, side=side)
             if answer is None:
                 raise Feedback("switch_gradient should return (adjoint of the data, None).")
@@ -676,6 +707,13 @@ def test_comes_before_body(student, rng):
             raise Feedback(f"A loop of {n} rounds computed {runs}.", hint=hint)
 
 
+def run_numbers_alone(start):
+    """Run a loop whose body sets its only variable to a number."""
+    x = placeholder("x")
+    tokens = run(list(while_loop(lambda i: i < 5.0, lambda i: [7.0], x)), {x: start})
+    return ["dead" if t is DEAD else np.asarray(t) for t in tokens]
+
+
 @check("while_loop", requires="the_body_is_run_as_long_as_the_test_holds")
 def numbers_are_values_too(student, rng):
     """start values and new values may be numbers"""
@@ -683,6 +721,10 @@ def numbers_are_values_too(student, rng):
     hint = "A constant has no token. What puts it beside something that has one?"
     tokens, _, _ = ask_while_loop(student, "reset", [as_float32(3), a, b], hint)
     close(tokens[2:], [a + 3, as_float32(7.0)], called="a body that gives a number", hint=hint)
+    hint = "Of the nodes that you have, which is alive in every round, and no more when the test fails?"
+    with hint_at_errors("while_loop with a body that gives numbers alone", hint):
+        found = student.probe(run_numbers_alone, start=float(a))
+    close(found, [as_float32(7.0)], called="a body that gives numbers alone", hint=hint)
 
 
 @check("while_loop", requires="the_body_is_run_as_long_as_the_test_holds")
@@ -986,3 +1028,19 @@ def groups_are_the_heights(student, rng):
         hint = "A leaf has height 0; any other node one more than its higher child. As few groups "
         hint += "as possible: each is one cell."
         close(got, expected, called=f"by_height of {len(left)} nodes", hint=hint)
+
+
+def leaves_the_tree_alone(left, right):
+    """Ask for the heights, and return whether the lists are what they were before."""
+    before = list(left), list(right)
+    by_height(left, right)
+    return (left, right) == before
+
+
+@check("by_height", hidden=True, requires="groups_are_the_heights")
+def the_tree_is_only_read(student, rng):
+    """left and right are as they were afterwards"""
+    left, right = draw_forest(rng, 12)
+    if not student.probe(leaves_the_tree_alone, left=left, right=right):
+        hint = "The cells look their children up in the same lists. Which line changes one of them?"
+        raise Feedback("by_height changed left or right.", hint=hint)

@@ -116,6 +116,26 @@ def cond(predicate, if_true, if_false, *inputs):
     return merge(*results)
 
 
+# %% wrong="inputs_beside_a_witness" question="cond" check="inputs_and_results_pass_a_switch" says="an input has passed no Switch"
+def cond(predicate, if_true, if_false, *inputs):
+    results = []
+    for side, function in [(False, if_false), (True, if_true)]:
+        gate = switch(predicate, predicate, side)
+        inside = [beside(value, gate) for value in inputs]
+        results.append(switch(function(*inside), predicate, side))
+    return merge(*results)
+
+
+# %% wrong="results_beside_a_witness" question="cond" check="inputs_and_results_pass_a_switch" says="Which operator's adjoint is zeros"
+def cond(predicate, if_true, if_false, *inputs):
+    results = []
+    for side, function in [(False, if_false), (True, if_true)]:
+        gate = switch(predicate, predicate, side)
+        inside = [switch(value, predicate, side) for value in inputs]
+        results.append(beside(function(*inside), gate))
+    return merge(*results)
+
+
 # %% wrong="switches_only_the_results" question="cond" check="the_other_side_computes_nothing" says="on their way into the side"
 def cond(predicate, if_true, if_false, *inputs):
     return merge(
@@ -201,6 +221,17 @@ def merge_gradient(out_grad, node):
 def switch_gradient(out_grad, node):
     data, _ = node.inputs
     return merge(data * 0.0, out_grad), None
+
+
+# %% wrong="zeros_of_a_shape_known_now" question="gradient_rules" check="a_switch_has_an_adjoint_on_both_ways" says="known only in the run"
+def merge_gradient(out_grad, node):
+    return tuple(beside(out_grad, source) for source in node.inputs)
+
+
+def switch_gradient(out_grad, node):
+    data, predicate = node.inputs
+    zeros = Constant(np.zeros(data.shape))
+    return merge(out_grad, switch(zeros, predicate, not node.op.side)), None
 
 
 # %% wrong="a_single_zero" question="gradient_rules" check="a_switch_has_an_adjoint_on_both_ways" says="shape"
@@ -329,6 +360,28 @@ def while_loop(test, body, *start):
     again = test(*tops)
     inside = [switch(top, again, True) for top in tops]
     for top, value in zip(tops, body(*inside), strict=True):
+        top.inputs += (record(NextIteration(loop), [value]),)
+    return [record(Exit(loop), [switch(top, again, False)]) for top in tops]
+
+
+# %% wrong="ties_to_the_first_node" question="while_loop" check="numbers_are_values_too" says="which is alive in every round"
+def while_loop(test, body, *start):
+    loop = new_loop()
+    tops = [merge(record(Enter(loop), [value])) for value in tied(start)]
+    again = test(*tops)
+    inside = [switch(top, again, True) for top in tops]
+    for top, value in zip(tops, tied(body(*inside)), strict=True):
+        top.inputs += (record(NextIteration(loop), [value]),)
+    return [record(Exit(loop), [switch(top, again, False)]) for top in tops]
+
+
+# %% wrong="ties_to_a_merge" question="while_loop" check="numbers_are_values_too" says="no more when the test fails"
+def while_loop(test, body, *start):
+    loop = new_loop()
+    tops = [merge(record(Enter(loop), [value])) for value in tied(start)]
+    again = test(*tops)
+    inside = [switch(top, again, True) for top in tops]
+    for top, value in zip(tops, tied(body(*inside), tops[0]), strict=True):
         top.inputs += (record(NextIteration(loop), [value]),)
     return [record(Exit(loop), [switch(top, again, False)]) for top in tops]
 
@@ -501,3 +554,14 @@ def by_height(left, right):
     for node, height in enumerate(heights):
         groups[height].append(node)
     return groups[1:]
+
+
+# %% wrong="writes_heights_into_left" question="by_height" check="the_tree_is_only_read" says="Which line changes one of them"
+def by_height(left, right):
+    groups = []
+    for node in range(len(left)):
+        left[node] = 0 if left[node] < 0 else 1 + max(left[left[node]], left[right[node]])
+        while len(groups) <= left[node]:
+            groups.append([])
+        groups[left[node]].append(node)
+    return groups
