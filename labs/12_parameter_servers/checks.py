@@ -30,7 +30,7 @@ def run_rank(comm, w, lr, steps, slope, shift):
     return pulled, True
 
 
-def ask_serve(student, rng, n, steps, lr=0.1):
+def ask_serve(student, rng, n, steps, lr=0.1, watched=False):
     """Return the run, and what w is before each step and at the end."""
     w = rng.normal(size=(3, 2))
     inputs = [
@@ -41,7 +41,7 @@ def ask_serve(student, rng, n, steps, lr=0.1):
         grads = [slope * versions[-1] + shift * (step + 1) for *_, slope, shift in inputs[1:]]
         versions.append(versions[-1] - lr * np.mean(grads, axis=0))
     try:
-        return student.ranks(run_rank, n, inputs), versions, inputs
+        return student.ranks(run_rank, n, inputs, steps=watched), versions, inputs
     except StudentError as error:
         if error.type_name != "Deadlock":
             raise
@@ -79,14 +79,21 @@ def the_result_is_one_process_on_the_mean(student, rng):
 
 @check("serve", weight=2)
 def all_workers_of_a_step_pull_the_same_parameters(student, rng):
-    """in each step every worker is sent the parameters as the step before left them"""
-    run, versions, _ = ask_serve(student, rng, 4, 3)
+    """in each step all workers are sent what the step before left, and then waited for"""
+    run, versions, _ = ask_serve(student, rng, 4, 3, watched=True)
     for worker in (1, 2, 3):
         for step, got in enumerate(run.results[worker][0]):
             if np.shape(got) != (3, 2) or not np.allclose(got, versions[step]):
                 called = f"what worker {worker} of 3 pulls in step {step}, counted from 0"
                 hint = "It is w after all gradients of the steps before. When may w change?"
                 close(got, versions[step], called=called, hint=hint)
+    kinds = [step.kind for step in run.steps if step.rank == 0]
+    n_sent = kinds[: kinds.index("ask")].count("send") if "ask" in kinds else 3
+    if n_sent < 3:
+        raise Feedback(
+            f"serve waits for a gradient when it has sent w to only {n_sent} of 3 workers.",
+            hint="What do the other workers compute meanwhile?",
+        )
 
 
 @check("serve", requires="the_result_is_one_process_on_the_mean")
@@ -176,6 +183,20 @@ def without_waiting_the_slowest_worker_decides(student, rng):
             )
 
 
+@check("run_times", hidden=True, requires="without_waiting_the_slowest_worker_decides")
+def both_runs_leave_the_times_alone(student, rng):
+    """times is the same after either call"""
+
+    def keep(times):
+        before = times.copy()
+        sync_time(times), async_time(times)
+        return bool((times == before).all())
+
+    if not student.probe(keep, times=draw_times(rng, 3, 5)):
+        hint = "Real workers sleep for the same times afterwards. Which line writes into them?"
+        raise Feedback("sync_time or async_time changed its argument.", hint=hint)
+
+
 @check("may_pull")
 def ahead_of_the_slowest_by_the_staleness_and_no_more(student, rng):
     """a worker may pull while it is at most `staleness` steps ahead of the slowest"""
@@ -204,6 +225,21 @@ def any_worker_and_the_slowest_too(student, rng):
             )
     if not student.call("may_pull", [7], 0, 0):
         raise Feedback("may_pull([7], 0, 0) is False. For whom should the only worker wait?")
+
+
+@check("may_pull", hidden=True, requires="any_worker_and_the_slowest_too")
+def the_steps_are_only_read(student, rng):
+    """steps is the same after the call"""
+
+    def keep(steps, worker):
+        before = list(steps)
+        may_pull(steps, worker, 2)
+        return steps == before
+
+    steps = [int(n) for n in 5 + rng.permutation(6)]
+    if not student.probe(keep, steps=steps, worker=int(np.argmin(steps))):
+        hint = "The server asks about the next worker with the same list. Which line changes it?"
+        raise Feedback("may_pull changed steps.", hint=hint)
 
 
 def compute_ends(times, staleness):

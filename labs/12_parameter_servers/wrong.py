@@ -57,6 +57,19 @@ def serve(comm, w, lr, steps):
     return w
 
 
+# %% wrong="one_worker_at_a_time" question="serve" check="all_workers_of_a_step_pull_the_same_parameters" says="compute meanwhile"
+def serve(comm, w, lr, steps):
+    workers = range(1, comm.size)
+    w = w.copy()
+    for _ in range(steps):
+        total = 0.0
+        for worker in workers:
+            comm.send(w, worker)
+            total = total + comm.recv(worker)
+        w -= lr * total / len(workers)
+    return w
+
+
 # %% wrong="all_servers" question="server_bytes" check="a_share_to_every_worker" says="all servers send together"
 def server_bytes(workers, servers, n_bytes):
     return workers * n_bytes
@@ -108,6 +121,15 @@ def async_time(times):
     return times.sum(axis=1).mean()
 
 
+# %% wrong="adds_up_in_place" question="run_times" check="both_runs_leave_the_times_alone" says="Which line writes into them"
+def sync_time(times):
+    return times.max(axis=0).sum()
+
+
+def async_time(times):
+    return np.cumsum(times, axis=1, out=times)[:, -1].max()
+
+
 # %% wrong="strictly_less" question="may_pull" check="ahead_of_the_slowest_by_the_staleness_and_no_more" says="Exactly s ahead is allowed"
 def may_pull(steps, worker, staleness):
     return steps[worker] - min(steps) < staleness
@@ -121,6 +143,19 @@ def may_pull(steps, worker, staleness):
 # %% wrong="one_more" question="may_pull" check="ahead_of_the_slowest_by_the_staleness_and_no_more" says="ahead of the slowest"
 def may_pull(steps, worker, staleness):
     return steps[worker] - min(steps) <= staleness + 1
+
+
+# %% wrong="takes_its_own_away" question="may_pull" check="the_steps_are_only_read" says="Which line changes it"
+def may_pull(steps, worker, staleness):
+    own = steps.pop(worker)
+    return own - min(steps, default=own) <= staleness
+
+
+# %% wrong="sorts_the_steps" question="may_pull" check="the_steps_are_only_read" says="Which line changes it"
+def may_pull(steps, worker, staleness):
+    own = steps[worker]
+    steps.sort()
+    return own - steps[0] <= staleness
 
 
 # %% wrong="never_waits" question="ssp_time" check="no_staleness_is_synchronous_and_no_bound_asynchronous" says="the synchronous run takes"
