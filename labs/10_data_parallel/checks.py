@@ -713,6 +713,49 @@ def one_all_reduce_a_bucket(student, rng):
         )
 
 
+def count_launches(grads):
+    """Hand the reducer a bucket's gradients with sync off, then on; return launches after each."""
+    import torch
+
+    launched = []
+
+    class Done:
+        def __init__(self, x):
+            self.x = x
+
+        def wait(self, timeout_s=None):
+            return self.x
+
+    class OneRank:
+        rank, size = 0, 1
+
+        def all_reduce(self, x, op="sum", algorithm="auto", async_op=False, **kwargs):
+            launched.append(x)
+            return Done(x) if async_op else x
+
+    params = [torch.nn.Parameter(torch.zeros(len(g))) for g in grads]
+    reducer, counts = Overlapped(OneRank(), params, 10_000), []
+    for reducer.sync in (False, True):
+        for index in reversed(range(len(grads))):
+            params[index].grad = torch.tensor(grads[index])
+            reducer.on_gradient(index)
+            counts.append(len(launched))
+    return counts
+
+
+@check("Overlapped", requires="every_gradient_becomes_the_average")
+def nothing_is_counted_while_sync_is_off(student, rng):
+    """gradients that come while sync is off launch nothing, and are still to come afterwards"""
+    n = int(rng.integers(2, 5))
+    got = student.probe(count_launches, grads=[rng.normal(size=3).tolist() for _ in range(n)])
+    if got != [0] * (2 * n - 1) + [1]:
+        raise Feedback(
+            f"Overlapped: one bucket of {n} gradients. They came with sync off, then again with "
+            f"sync on, and so many buckets had been launched after each: {got}.",
+            hint="Which line counts down, and is it reached while sync is off?",
+        )
+
+
 # ---- 5. no_sync
 
 

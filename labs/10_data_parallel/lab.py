@@ -235,14 +235,13 @@ ring = earlier("ring_all_reduce", "ring_all_reduce", reference=course_ring)
 
 
 # %%
-class OverRing:
+class OverRing(Clocked):
     """`comm`, with all-reduces that go over `ring`."""
 
-    def __init__(self, comm):
-        self.comm, self.rank, self.size = comm, comm.rank, comm.size
-
-    def all_reduce(self, x, op="sum"):
-        return torch.from_numpy(ring(self.comm, x.numpy(), op))
+    def start(self, x, op, algorithm):
+        total = ring(self.comm, np.asarray(x), "sum" if op == "avg" else op)
+        total = total / self.size if op == "avg" else total
+        return lambda: torch.as_tensor(total) if isinstance(x, torch.Tensor) else total
 
 
 over_ring = launch(lambda comm: train(OverRing(comm), STEPS, "each"), RANKS)

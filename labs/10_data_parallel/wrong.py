@@ -386,6 +386,27 @@ class Overlapped(Reducer):
         self.works = []
 
 
+# %% wrong="counts_while_sync_is_off" question="Overlapped" check="nothing_is_counted_while_sync_is_off" says="is it reached while sync is off"
+class Overlapped(Reducer):
+    def on_gradient(self, index):
+        self.waiting[self.bucket_of[index]] -= 1
+        if not self.sync:
+            return
+        for b in launchable(self.waiting, self.next_bucket):
+            flat = torch.cat([self.params[i].grad.reshape(-1) for i in self.buckets[b]])
+            self.works.append((b, self.comm.all_reduce(flat, async_op=True)))
+            self.next_bucket = b + 1
+
+    def finish(self):
+        for b, work in self.works:
+            flat, at = work.wait() / self.comm.size, 0
+            for i in self.buckets[b]:
+                grad = self.params[i].grad
+                grad.copy_(flat[at : at + grad.numel()].reshape(grad.shape))
+                at += grad.numel()
+        self.start_afresh()
+
+
 # %% wrong="overlapped_sum" question="Overlapped" check="every_gradient_becomes_the_average" says="the sum over the ranks"
 class Overlapped(Reducer):
     def on_gradient(self, index):

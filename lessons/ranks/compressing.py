@@ -30,7 +30,7 @@ class Compressor:
         """Return the average over the ranks of gradient `index`."""
         memory, k = self.left_out[index], max(1, grad.numel() // 100)
         if self.kind == "fp16":
-            return self.fp16(comm, grad)
+            return self.fp16(comm, grad.reshape(-1)).view(grad.shape)
         if self.kind == "forgets":
             memory.zero_()
         if self.kind in ("top 1 %", "forgets"):

@@ -19,13 +19,26 @@ class Alone:
 
     rank, size = 0, 1
 
-    def all_reduce(self, x: Any, op: str = "sum", algorithm: str = "auto") -> Any:
-        """Return `x`."""
-        return x
+    def all_reduce(
+        self, x: Any, op: str = "sum", algorithm: str = "auto", async_op: bool = False
+    ) -> Any:
+        """Return `x`, or a handle that does."""
+        return _Done(x) if async_op else x
 
-    def all_gather(self, x: Any) -> Any:
-        """Return `x` as the only row."""
-        return x[None]
+    def all_gather(self, x: Any, algorithm: str = "auto", async_op: bool = False) -> Any:
+        """Return `x` as the only row, or a handle that does."""
+        return _Done(x[None]) if async_op else x[None]
+
+
+class _Done:
+    """What was there at once."""
+
+    def __init__(self, result: Any) -> None:
+        self.result = result
+
+    def wait(self) -> Any:
+        """Return it."""
+        return self.result
 
 
 def time_groups(
@@ -73,14 +86,16 @@ class Clocked:
         self.busy = self.blocked = 0.0
         self.trips: list[tuple[int, int]] = []
 
-    def all_reduce(self, x: Any, op: str = "sum", async_op: bool = False) -> Any:
+    def all_reduce(
+        self, x: Any, op: str = "sum", algorithm: str = "auto", async_op: bool = False
+    ) -> Any:
         """Return the reduction, or with `async_op` a handle; `wait()` returns the reduction."""
-        work = _UnderWay(self, self.start(x, op))
+        work = _UnderWay(self, self.start(x, op, algorithm))
         return work if async_op else work.wait()
 
-    def start(self, x: Any, op: str) -> Callable[[], Any]:
+    def start(self, x: Any, op: str, algorithm: str) -> Callable[[], Any]:
         """Begin an all-reduce; return what waits for its result."""
-        wait: Callable[[], Any] = self.comm.all_reduce(x, op, async_op=True).wait
+        wait: Callable[[], Any] = self.comm.all_reduce(x, op, algorithm, async_op=True).wait
         return wait
 
 
@@ -94,13 +109,13 @@ class Noted(Clocked):
         super().__init__(comm)
         self.queue = ThreadPoolExecutor(1)
 
-    def start(self, x: Any, op: str) -> Callable[[], Any]:
+    def start(self, x: Any, op: str, algorithm: str) -> Callable[[], Any]:
         """Put an all-reduce behind those before it."""
-        return self.queue.submit(self._carry, x, op).result
+        return self.queue.submit(self._carry, x, op, algorithm).result
 
-    def _carry(self, x: Any, op: str) -> Any:
+    def _carry(self, x: Any, op: str, algorithm: str) -> Any:
         began = perf_counter()
-        result = self.comm.all_reduce(x, op)
+        result = self.comm.all_reduce(x, op, algorithm)
         ended = perf_counter()
         self.busy += ended - began
         self.trips.append((round(began * 1e9), round(ended * 1e9)))

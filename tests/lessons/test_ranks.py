@@ -8,6 +8,7 @@ import torch
 
 from ddp_lab import Communicator, Link, launch
 from lessons.flat_network import SIZE, loss_and_gradient
+from lessons.ranks.compressing import Compressor
 from lessons.ranks.distribution import (
     COPIES,
     EVERY_STEP,
@@ -65,13 +66,31 @@ def test_a_time_is_taken_after_what_comes_before_it() -> None:
 def test_what_was_under_way_and_waited_for_is_noted() -> None:
     noted = Noted(Alone())
     x = np.ones(3)
-    handles = [noted.all_reduce(x, async_op=True) for _ in range(3)]
+    handles = [noted.all_reduce(x, "sum", "ring", async_op=True) for _ in range(3)]
     assert [handle.wait() is x for handle in handles] == [True] * 3
     assert len(noted.trips) == 3 and noted.busy > 0 and noted.blocked > 0
     ends = [moment for trip in noted.trips for moment in trip]
     assert ends == sorted(ends)  # one after the other
     noted.forget()
     assert (noted.busy, noted.blocked, noted.trips) == (0.0, 0.0, [])
+
+
+def test_who_is_alone_may_start_what_it_waits_for_later() -> None:
+    x = np.ones(3)
+    assert Alone().all_reduce(x, async_op=True).wait() is x
+    assert Alone().all_gather(x, async_op=True).wait().shape == (1, 3)
+
+
+def test_a_matrix_is_compressed_as_one_flat_gradient() -> None:
+    shapes = []
+
+    def fp16(comm: Any, flat: Any) -> Any:
+        shapes.append(tuple(flat.shape))
+        return flat / comm.size
+
+    matrix = torch.ones(2, 3).T
+    average = Compressor(fp16, fp16, fp16, "fp16", [matrix]).average(Alone(), 0, matrix)
+    assert (shapes, average.shape) == ([(6,)], (3, 2))
 
 
 def test_groups_are_timed_by_how_many_of_them_take_part() -> None:
