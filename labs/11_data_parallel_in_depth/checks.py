@@ -50,12 +50,13 @@ def run_synchronize(comm, values, drop=False):
     model = torch.nn.Sequential(*layers)
     for tensor, value in zip(model.state_dict().values(), values):
         tensor.copy_(torch.from_numpy(value))
-    error = None
+    error, held = None, list(model.parameters())
     try:
         synchronize(comm, model)
     except ValueError as raised:
         error = type(raised).__name__
-    return error, [t.numpy().copy() for t in model.state_dict().values()]
+    same = all(one is other for one, other in zip(held, model.parameters()))
+    return error, [t.numpy().copy() for t in model.state_dict().values()], same
 
 
 NAMES = ("0.weight", "0.bias", "1.weight", "1.bias")
@@ -76,7 +77,7 @@ def compare_states(student, rng, which):
     for n in (2, 3, 1):
         models = draw_states(rng, n)
         run = student.ranks(run_synchronize, n, [(values,) for values in models])
-        for rank, (error, got) in enumerate(run.results):
+        for rank, (error, got, same) in enumerate(run.results):
             if error:
                 raise Feedback(
                     f"synchronize: {n} ranks have models of the same layout, and rank {rank} "
@@ -96,6 +97,12 @@ def compare_states(student, rng, which):
                     f"synchronize: afterwards {name} of rank {rank} of {n} should be rank 0's; "
                     f"it is {what}. Which tensors make up the state of a model?"
                 )
+            if not same:
+                raise Feedback(
+                    f"synchronize: the values are right, but the model of rank {rank} has other "
+                    "parameters now than the optimizer was given.",
+                    hint="How does one write into a tensor that is there?",
+                )
 
 
 @check("synchronize", weight=2)
@@ -113,16 +120,16 @@ def buffers_become_rank_0s(student, rng):
 @check("synchronize", weight=2, requires="parameters_become_rank_0s")
 def different_models_are_an_error_everywhere(student, rng):
     """ranks whose models differ all raise ValueError, and nothing has changed"""
-    odd = int(rng.integers(0, 3))
-    models = draw_states(rng, 3)
+    odd, models = 2, draw_states(rng, 3)  # whoever looks at two ranks alone, has equal ones
     run = student.ranks(run_synchronize, 3, [(models[r], r == odd) for r in range(3)])
-    quiet = [rank for rank, (error, _) in enumerate(run.results) if error is None]
+    quiet = [rank for rank, (error, *_) in enumerate(run.results) if error is None]
     if quiet:
         raise Feedback(
             f"synchronize: the model of rank {odd} has fewer layers than those of the other two; "
-            f"ranks {quiet} did not raise ValueError. Who would wait for whom now?"
+            f"ranks {quiet} did not raise ValueError. Who would wait for whom now? Does each rank "
+            "look at all fingerprints?"
         )
-    for rank, (_, got) in enumerate(run.results):
+    for rank, (_, got, _) in enumerate(run.results):
         if not all(is_same(a, b) for a, b in zip(got, models[rank])):
             raise Feedback(
                 "synchronize: models differ, and some tensors have been overwritten "
@@ -161,7 +168,7 @@ def draw_three_layers(rng, n):
 @check("synchronize", hidden=True, requires="different_models_are_an_error_everywhere")
 def layers_of_other_names_are_another_model(student, rng):
     """as many layers of the same shapes under other names are an error everywhere"""
-    models, odd = draw_three_layers(rng, 3), int(rng.integers(0, 3))
+    models, odd = draw_three_layers(rng, 3), 1  # the first and the last are equal
     usual = ("first", "second", "third")
     other = ("first", "third", "second")
     inputs = [(models[r], other if r == odd else usual, (False,) * 3) for r in range(3)]
@@ -169,7 +176,8 @@ def layers_of_other_names_are_another_model(student, rng):
     if not all(error for error, _ in run.results):
         raise Feedback(
             f"synchronize: rank {odd} has two layers in another order, and some rank went on.",
-            hint="Equal counts and shapes are not equal models. What is in a fingerprint?",
+            hint="Equal counts and shapes are not equal models. What is in a fingerprint, and does "
+            "each rank look at all of them?",
         )
 
 
@@ -205,6 +213,11 @@ def everybody_has_rank_0s_order(student, rng):
                 raise Feedback(f"{called}, and it has its own. How would the ranks agree on that?")
             if got != orders[0]:
                 raise Feedback(f"{called}, and was returned {got}. It should be rank 0's.")
+            if kind == "ready":
+                raise Feedback(
+                    f"{called}: rank {rank}'s own list has been overwritten.",
+                    hint="What this rank saw is its own. What else could you return?",
+                )
             if kind != "list of int":
                 raise Feedback(f"{called}: the right numbers, but a {kind}, not a list of ints.")
 
@@ -224,7 +237,10 @@ def a_thousand_parameters_have_an_order_too(student, rng):
 
 
 def run_ordered(comm, ready):
+    before = list(ready)
     got = agreed_order(comm, ready)
+    if ready != before:
+        return [int(i) for i in got], "ready"
     inner = {type(x).__name__ for x in got}
     return [int(i) for i in got], f"{type(got).__name__} of {' '.join(sorted(inner))}"
 
@@ -572,14 +588,15 @@ def frozen_parameters_and_constants_are_not_used(student, rng):
 
 
 def run_average_used(comm, grads, used):
-    """Average gradients where they are used; stale ones lie in the others."""
+    """Average gradients where they are used; return them, and whether `used` is as it was."""
     import torch
 
     params = [torch.nn.Parameter(torch.full(g.shape, 7.0)) for g in grads]
     for param, grad in zip(params, grads):
         param.grad = None if np.isnan(grad).any() else torch.from_numpy(grad.copy())
+    before = list(used)
     average_used(comm, params, used)
-    return [None if p.grad is None else p.grad.numpy() for p in params]
+    return [*(None if p.grad is None else p.grad.numpy() for p in params), used == before]
 
 
 def draw_used_case(rng, n):
@@ -652,7 +669,7 @@ def a_rank_without_a_gradient_counts_as_zero(student, rng):
 
 @check("average_used", requires="a_rank_without_a_gradient_counts_as_zero")
 def what_nobody_used_stays_as_it_was(student, rng):
-    """a parameter that no rank used keeps its gradient, or its None"""
+    """a parameter that no rank used keeps its gradient, or its None, and `used` is only read"""
     grads, used, run = ask_average_used(student, rng, 2)
     (free,) = (i for i in range(4) if not find_users(used, i))
     for rank, got in enumerate(run.results):
@@ -665,17 +682,28 @@ def what_nobody_used_stays_as_it_was(student, rng):
                 f"{'None' if before is None else 'left over from an earlier step'}, "
                 "and is something else now."
             )
+        if not got[-1]:
+            raise Feedback(
+                "average_used changed the list `used`.",
+                hint="The caller may read it afterwards, to see what this rank used.",
+            )
 
 
 @check("average_used", requires="a_rank_without_a_gradient_counts_as_zero")
 def what_nobody_used_is_not_sent(student, rng):
-    """no more is reduced than the counts and the parameters that some rank used"""
+    """the counts are reduced together, and of the parameters those that some rank used"""
     _, used, run = ask_average_used(student, rng, 2)
     needed = sum(int(np.prod(shape)) for i, shape in enumerate(SHAPES) if find_users(used, i))
     if count_elements_sent(run) > len(SHAPES) + needed:
         raise Feedback(
             f"average_used: three of four parameters were used by some rank, {needed} elements; "
             f"a rank sent {count_elements_sent(run)}, {len(SHAPES)} for the counts. What need not be sent?"
+        )
+    rounds = len({m.header.split(b"|")[0] for m in run.messages})
+    if rounds > len(SHAPES):
+        raise Feedback(
+            f"average_used: one small all-reduce for all counts, and one for each of three parameters, "
+            f"are {len(SHAPES)}; there were {rounds}. How many counts does one array hold?"
         )
 
 
@@ -1256,7 +1284,9 @@ def run_in_turn(factors, values, ops, rank, size):
         def __init__(self, factor):
             self.factor, self.rank, self.size = factor, rank, size
 
-        def all_reduce(self, x, op="sum", async_op=False):
+        def all_reduce(self, x, op="sum", algorithm="auto", async_op=False):
+            if algorithm != "auto":
+                raise ValueError(f"all_reduce: unknown algorithm: got {algorithm!r}")
             value = x * self.factor + (0.5 if op == "max" else 0.0)
             return Later(value) if async_op else value
 
@@ -1276,9 +1306,15 @@ def ask_round_robin(student, rng, count=None):
     ops[0], ops[1] = ("sum", True), ("max", False)
     size = int(rng.integers(2, 90))
     place = int(rng.integers(0, size)), size
-    got, rank_and_size = student.probe(
-        run_in_turn, factors=factors, values=values, ops=ops, rank=place[0], size=size
-    )
+    try:
+        got, rank_and_size = student.probe(
+            run_in_turn, factors=factors, values=values, ops=ops, rank=place[0], size=size
+        )
+    except StudentError as error:
+        if "unknown algorithm" not in str(error):
+            raise
+        hint = "The third place of a group's all_reduce is not async_op: hand that on by its name."
+        raise Feedback(f"RoundRobin: {error}", hint=hint) from error
     return count, factors, values, ops, got, (place, tuple(rank_and_size))
 
 
@@ -1330,22 +1366,25 @@ def run_two_in_turns(factors, calls):
         def __init__(self, factor):
             self.factor = factor
 
-        def all_reduce(self, x, op="sum", async_op=False):
+        def all_reduce(self, x, op="sum", algorithm="auto", async_op=False):
             return x * self.factor
 
-    pair = [RoundRobin([Group(f) for f in row]) for row in factors]
-    return [float(pair[which].all_reduce(np.array(value))) for which, value in calls]
+    rows = [[Group(f) for f in row] for row in factors]
+    given = [list(row) for row in rows]
+    pair = [RoundRobin(row) for row in rows]
+    got = [float(pair[which].all_reduce(np.array(value))) for which, value in calls]
+    return got, rows == given
 
 
 @check("RoundRobin", hidden=True, requires="the_groups_take_turns")
 def two_of_them_count_apart(student, rng):
-    """each RoundRobin counts its own all-reduces, over one group as over several"""
+    """each RoundRobin counts its own all-reduces, over one group as over several, of any list"""
     factors = [[float(f) for f in rng.permutation(50)[:k] + 2] for k in (3, 1)]
     calls = [(int(w), float(v)) for w, v in zip(rng.integers(0, 2, 12), rng.uniform(1, 9, 12))]
     calls = [(0, 1.0), (1, 1.0), (0, 2.0), *calls]
     hint = "Two models are trained in one program. Whose calls does each of them count?"
     try:
-        got = student.probe(run_two_in_turns, factors=factors, calls=calls)
+        got, as_given = student.probe(run_two_in_turns, factors=factors, calls=calls)
     except StudentError as error:
         raise Feedback(f"two RoundRobins: {error.type_name}.", hint=hint) from error
     turns = [0, 0]
@@ -1354,3 +1393,6 @@ def two_of_them_count_apart(student, rng):
         turns[which] += 1
         if not abs(result - due) <= 1e-6:  # so that NaN is wrong
             raise Feedback("two RoundRobins used by turns: a wrong group.", hint=hint)
+    if not as_given:
+        hint = "Another RoundRobin may be made of the same list. Whose list do you turn round?"
+        raise Feedback("RoundRobin changed the list of groups that it was given.", hint=hint)

@@ -879,7 +879,8 @@ predicted_speedup = (8 * 10) / max(4 * 10, 8 + 8 * 2)
 class RoundRobin:
     """Several groups as one: the k-th all-reduce goes to group k modulo their number.
 
-    Has `rank` and `size`, and `all_reduce(x, op="sum", async_op=False)` as the groups have it.
+    Has `rank` and `size`, and `all_reduce(x, op="sum", async_op=False)`. That of the groups has
+    `algorithm`, which stays "auto", between `op` and `async_op`.
     """
 
     def __init__(self, groups):

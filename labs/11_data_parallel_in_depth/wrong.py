@@ -25,6 +25,33 @@ def synchronize(comm, model):
         return
 
 
+# %% wrong="looks_at_the_first_two" question="synchronize" check="different_models_are_an_error_everywhere" says="look at all fingerprints"
+def synchronize(comm, model):
+    prints = comm.all_gather(fingerprint(model))
+    if (prints[:2] != prints[0]).any():
+        raise ValueError("different models")
+    for tensor in model.state_dict().values():
+        tensor.copy_(comm.broadcast(tensor, root=0))
+
+
+# %% wrong="looks_at_the_ends" question="synchronize" check="layers_of_other_names_are_another_model" says="look at all of them"
+def synchronize(comm, model):
+    prints = comm.all_gather(fingerprint(model))
+    if prints[0] != prints[-1]:
+        raise ValueError("different models")
+    for tensor in model.state_dict().values():
+        tensor.copy_(comm.broadcast(tensor, root=0))
+
+
+# %% wrong="makes_new_parameters" question="synchronize" check="parameters_become_rank_0s" says="write into a tensor that is there"
+def synchronize(comm, model):
+    prints = comm.all_gather(fingerprint(model))
+    if (prints != prints[0]).any():
+        raise ValueError("different models")
+    state = {name: comm.broadcast(t, root=0) for name, t in model.state_dict().items()}
+    model.load_state_dict(state, assign=True)
+
+
 # %% wrong="result_is_lost" question="synchronize" check="parameters_become_rank_0s" says="still its own"
 def synchronize(comm, model):
     prints = comm.all_gather(fingerprint(model))
@@ -69,6 +96,12 @@ def agreed_order(comm, ready):
 # %% wrong="an_array" question="agreed_order" check="everybody_has_rank_0s_order" says="not a list of ints"
 def agreed_order(comm, ready):
     return comm.broadcast(np.array(ready, dtype=np.int64), root=0)
+
+
+# %% wrong="forgets_its_own_order" question="agreed_order" check="everybody_has_rank_0s_order" says="What this rank saw is its own"
+def agreed_order(comm, ready):
+    ready[:] = comm.broadcast(np.array(ready, dtype=np.int64), root=0).tolist()
+    return ready
 
 
 # %% wrong="a_byte_an_index" question="agreed_order" check="a_thousand_parameters_have_an_order_too" says="Which numbers can your dtype hold"
@@ -321,6 +354,24 @@ def average_used(comm, params, used):
         total = own + sum(comm.sendrecv(own, *pair) for pair in others)
         if count:
             param.grad = total / n
+
+
+# %% wrong="writes_into_used" question="average_used" check="what_nobody_used_stays_as_it_was" says="The caller may read it afterwards"
+def average_used(comm, params, used):
+    counts = comm.all_reduce(np.array(used, dtype=np.int64))
+    for i, param in enumerate(params):
+        if counts[i]:
+            grad = param.grad if used[i] else torch.zeros_like(param)
+            param.grad = comm.all_reduce(grad) / comm.size
+        used[i] = bool(counts[i])
+
+
+# %% wrong="counts_one_by_one" question="average_used" check="what_nobody_used_is_not_sent" says="How many counts does one array hold"
+def average_used(comm, params, used):
+    for param, here in zip(params, used, strict=True):
+        if comm.all_reduce(np.array([int(here)]))[0]:
+            grad = param.grad if here else torch.zeros_like(param)
+            param.grad = comm.all_reduce(grad) / comm.size
 
 
 # %% wrong="zeros_of_float32" question="average_used" check="zeros_fit_their_parameter" says="What shape and dtype have the zeros"
@@ -681,3 +732,27 @@ class RoundRobin:
         group = self.groups[RoundRobin.calls % len(self.groups)]
         RoundRobin.calls += 1
         return group.all_reduce(x, op, async_op=async_op)
+
+
+# %% wrong="turns_the_callers_list_round" question="RoundRobin" check="two_of_them_count_apart" says="Whose list do you turn round"
+class RoundRobin:
+    def __init__(self, groups):
+        self.groups = groups
+        self.rank, self.size = groups[0].rank, groups[0].size
+
+    def all_reduce(self, x, op="sum", async_op=False):
+        group = self.groups.pop(0)
+        self.groups.append(group)
+        return group.all_reduce(x, op, async_op=async_op)
+
+
+# %% wrong="async_op_for_an_algorithm" question="RoundRobin" check="the_groups_take_turns" says="by its name"
+class RoundRobin:
+    def __init__(self, groups):
+        self.groups, self.calls = list(groups), 0
+        self.rank, self.size = self.groups[0].rank, self.groups[0].size
+
+    def all_reduce(self, x, op="sum", async_op=False):
+        group = self.groups[self.calls % len(self.groups)]
+        self.calls += 1
+        return group.all_reduce(x, op, async_op)

@@ -74,7 +74,7 @@ def train_misbehaving(
     model, coin = Dropping(), np.random.default_rng(comm.rank)
     yours["synchronize"](comm, model)
     params = list(model.parameters())
-    groups = yours["RoundRobin"]([comm.split(0), comm.split(0)])
+    groups = _ByTurns(comm, yours["RoundRobin"]([comm.split(0), comm.split(0)]))
     buckets, batches = _rebuilt(comm, yours, model, batch), 6 if comm.rank else 9
     for turn in (turn for _ in range(epochs) for turn in range(10)):
         model.zero_grad()
@@ -93,6 +93,16 @@ def train_misbehaving(
                 yours["average_used"](groups, *members)
         _descend(params)
     return model, torch.nn.utils.parameters_to_vector(params).detach()
+
+
+class _ByTurns:
+    """`comm`, whose all-reduces go over groups in turns."""
+
+    def __init__(self, comm: Any, groups: Any) -> None:
+        self.comm, self.all_reduce = comm, groups.all_reduce
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.comm, name)
 
 
 @torch.no_grad()
