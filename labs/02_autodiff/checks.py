@@ -590,6 +590,25 @@ def a_second_sweep_gives_the_same(student, rng):
     close(got, 2 * s + 3 * s**2, called="gradients, called three times", hint=hint)
 
 
+def sweep_twice(x):
+    """Return the gradient of the gradient of the sum of x**3."""
+    import minitorch as mt
+
+    leaf = mt.tensor(x, requires_grad=True)
+    (slope,) = gradients((leaf * leaf * leaf).sum(), [leaf])
+    (curvature,) = gradients(slope, [leaf])
+    return curvature
+
+
+@check("gradients", requires="partial_adjoints_add_up")
+def a_gradient_has_a_gradient(student, rng):
+    """a gradient is a value with op and inputs: a sweep over it gives the second derivative"""
+    x = rng.normal(size=(3,))
+    got = student.probe(sweep_twice, x=x)
+    hint = "Adjoints come from operators. Which of your lines makes a value that has no `inputs`?"
+    close(got, 6 * x, called="gradients of the gradient of x**3", hint=hint)
+
+
 @check("gradients")
 def a_deep_sweep_is_no_problem(student, rng):
     """a chain of 20,000 additions works"""

@@ -487,7 +487,7 @@ def gradients(output, inputs):
     An operator's gradient comes from `value.op.gradient(adjoint, value)`: a tensor for one
     input, or a tuple or list of one for each input, None where an input has none. An input that
     `output` does not depend on has a gradient of zeros. Nothing is stored on the values, so a
-    second call gives the same result.
+    second call gives the same result. The results have `op` and `inputs` like other values.
     """
     ### BEGIN SOLUTION
     adjoint = {id(output): mt.ones_like(output)}

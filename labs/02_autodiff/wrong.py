@@ -425,6 +425,25 @@ def gradients(output, inputs):
     return [adjoint.get(id(value)) for value in inputs]
 
 
+# %% wrong="adjoints_without_a_graph" question="gradients" check="a_gradient_has_a_gradient" says="Which of your lines makes a value"
+def gradients(output, inputs):
+    adjoint = {id(output): mt.ones_like(output)}
+    for value in reversed(topological_order(output)):
+        if value.op is None or id(value) not in adjoint:
+            continue
+        partials = value.op.gradient(adjoint[id(value)], value)
+        if not isinstance(partials, tuple | list):
+            partials = (partials,)
+        for source, partial in zip(value.inputs, partials, strict=True):
+            if partial is None:
+                continue
+            partial = partial.detach()
+            if id(source) in adjoint:
+                partial = adjoint[id(source)] + partial
+            adjoint[id(source)] = partial
+    return [adjoint.get(id(value), mt.zeros_like(value)) for value in inputs]
+
+
 # %% wrong="sweeps_by_the_library" question="gradients" check="partial_adjoints_add_up" says="the sweep of the library"
 def gradients(output, inputs):
     found = mt.grad(output.sum(), inputs, create_graph=True, allow_unused=True)
