@@ -447,13 +447,14 @@ def the_learning_rate_may_change(student, rng):
     )
 
 
-def adam(arrays, grads, lr, betas, eps, variant=""):
-    """The path of Adam in float64; `variant` names a mistake."""
+def adam(arrays, grads, lr, betas, eps, variant="", rates=None):
+    """The path of Adam in float64; `variant` names a mistake, `rates` are the lr of each step."""
     (b1, b2), count = betas, 0
     w = [a.astype(np.float64) for a in arrays]
     m, s = [np.zeros(a.shape) for a in arrays], [np.zeros(a.shape) for a in arrays]
     path = []
     for step, step_grads in enumerate(grads, 1):
+        lr = rates[step - 1] if rates else lr
         for i, g in enumerate(step_grads):
             count += 1
             if g is None:
@@ -532,6 +533,20 @@ def adam_leaves_out_what_has_no_gradient(student, rng):
         adam(arrays, grads, **ADAM),
         called="Adam where some gradients are None, step and parameter ",
         hint=hint,
+    )
+
+
+@check("Adam", requires="each_step_follows_the_formulas")
+def adam_reads_lr_in_each_step(student, rng):
+    """self.lr may be changed between steps, as a schedule does"""
+    arrays, grads = draw_arrays_and_grads(rng, 4)
+    rates = [0.05, 0.02, 0.1, 0.01]
+    path, _, _ = ask_optimizer(student, "Adam", arrays, grads, rates, **ADAM)
+    close(
+        path,
+        adam(arrays, grads, **ADAM, rates=rates),
+        called="Adam with a schedule, step and parameter ",
+        hint="Schedules set optimizer.lr: read it in each step.",
     )
 
 

@@ -565,6 +565,29 @@ class Adam(Optimizer):
                     p -= self.lr / (1 - b1**self.t) * m / root
 
 
+# %% wrong="keeps_its_first_lr" question="Adam" check="adam_reads_lr_in_each_step" says="read it in each step"
+class Adam(Optimizer):
+    def __init__(self, parameters, lr=1e-3, betas=(0.9, 0.999), eps=1e-8):
+        super().__init__(parameters)
+        self.lr, self.betas, self.eps = lr, betas, eps
+        self.t, self.length = 0, lr
+        self.means = [mt.zeros_like(p.detach()) for p in self.parameters]
+        self.squares = [mt.zeros_like(p.detach()) for p in self.parameters]
+
+    def step(self):
+        self.t += 1
+        b1, b2 = self.betas
+        with mt.no_grad():
+            for p, m, s in zip(self.parameters, self.means, self.squares):
+                if p.grad is not None:
+                    m *= b1
+                    m += (1 - b1) * p.grad
+                    s *= b2
+                    s += (1 - b2) * p.grad * p.grad
+                    root = mt.sqrt(s / (1 - b2**self.t)) + self.eps
+                    p -= self.length / (1 - b1**self.t) * m / root
+
+
 # %% wrong="moves_by_the_means_alone" question="Adam" check="adam_leaves_out_what_has_no_gradient" says="whatever its means"
 class Adam(Optimizer):
     def __init__(self, parameters, lr=1e-3, betas=(0.9, 0.999), eps=1e-8):
