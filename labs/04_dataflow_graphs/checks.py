@@ -337,8 +337,9 @@ def evaluated(x, w, c, fed, twice):
     }
 
 
-def ask(student, rng, fed=None, twice=False):
+def ask(student, rng, fed=None, twice=False, scale=1.0):
     x, w = rng.normal(size=(2, 2, 3)).astype(np.float32)
+    x *= scale
     c = float(rng.uniform(1, 2))
     outcome = student.probe(evaluated, x=x, w=w, c=c, fed=fed, twice=twice)
     if not isinstance(outcome, dict):
@@ -393,6 +394,9 @@ def a_fed_node_is_not_computed(student, rng):
     hint = "Any node may be fed, a variable too, and the feed wins over the state."
     right = (w - x) * c + (w - x)
     close(outcome["values"]["total"], right, called="evaluate with a variable fed", hint=hint)
+    x, w, c, outcome = ask(student, rng, fed="v", scale=0.0)
+    hint = "Zeros are a feed, too. Is the node among the feeds, whatever it is fed?"
+    close(outcome["values"]["total"], w * c + w, called="evaluate with zeros fed", hint=hint)
     x, w, c, outcome = ask(student, rng, fed="c")
     hint = "Any node may be fed, a constant too, and the feed wins over its value."
     right = (x - w) * x + (x - w)
@@ -604,7 +608,10 @@ def in_a_session(script, a, b):
         "fed": assign(first, feed + 1.0),
         "aside": [assign(first, first * 2.0) * 0.0, second][1],
         "group": group(assign(first, first * 2.0), assign(second, second * 3.0)),
+        "over": first + second,
+        "zero": first + second,
     }
+    feeds = {"fed": {feed: a}, "over": {first: a + 7.0}, "zero": {first: 0.0}}
     session, other = Session(), Session()
     for s in (session, other):
         s.run(initialize(first, second))
@@ -614,7 +621,7 @@ def in_a_session(script, a, b):
         return "uninitialised"
     gave = []
     for word in script:
-        got = session.run(fetch[word], {feed: a} if word == "fed" else None)
+        got = session.run(fetch[word], feeds.get(word))
         many = isinstance(got, (list, tuple))
         gave.append([np.array(g) for g in got] if many else np.array(got))
     return gave, [session.run(first), session.run(second)], [other.run(first), other.run(second)]
@@ -679,11 +686,19 @@ def all_reads_come_before_all_writes(student, rng):
 
 @check("Session", requires="assignments_last")
 def what_is_not_fetched_writes_nothing(student, rng):
-    """an assignment that nothing fetched needs has no effect"""
+    """an assignment that nothing fetched needs has no effect, and what is fed is not kept"""
     a, b = numbers(rng)
     _, end, _ = a_session(student, ["aside", "sum"], a, b)
     hint = "Only nodes that ran may write. Which are in the values of this run?"
     close(end, [np.float32(a), np.float32(b)], called="the state after fetching others", hint=hint)
+    gave, end, _ = a_session(student, ["over", "zero"], a, b)
+    hint = "What is fed counts in this run, zero too."
+    right = [np.float32(a + 7.0 + b), np.float32(b)]
+    close(gave, right, called="run(one + two) with a variable fed, then with 0 fed", hint=hint)
+    hint = "A feed is no assignment: it holds for one run. Which values go into the state?"
+    close(
+        end, [np.float32(a), np.float32(b)], called="the state after a variable was fed", hint=hint
+    )
 
 
 def a_buffer_that_is_used_again(value):

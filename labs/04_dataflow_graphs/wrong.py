@@ -498,6 +498,43 @@ class Session:
         return results if len(results) > 1 else results[0]
 
 
+# %% wrong="keeps_what_is_fed" question="Session" check="what_is_not_fetched_writes_nothing" says="it holds for one run"
+class Session:
+    def __init__(self):
+        self.state = {}
+
+    def run(self, fetches, feed_dict=None):
+        feeds = {node: np.asarray(v, np.float32) for node, v in (feed_dict or {}).items()}
+        several = isinstance(fetches, list)
+        nodes = fetches if several else [fetches]
+        values = evaluate(nodes, feeds, self.state)
+        self.state |= {node: v for node, v in values.items() if isinstance(node, Variable)}
+        for node, value in values.items():
+            if isinstance(node.op, AssignOp):
+                self.state[node.op.variable] = np.array(value)
+        results = [values[node] for node in nodes]
+        return results if several else results[0]
+
+
+# %% wrong="feeds_no_zeros" question="Session" check="what_is_not_fetched_writes_nothing" says="zero too"
+class Session:
+    def __init__(self):
+        self.state = {}
+
+    def run(self, fetches, feed_dict=None):
+        feeds = {
+            node: np.asarray(v, np.float32) for node, v in (feed_dict or {}).items() if np.any(v)
+        }
+        several = isinstance(fetches, list)
+        nodes = fetches if several else [fetches]
+        values = evaluate(nodes, feeds, self.state)
+        for node, value in values.items():
+            if isinstance(node.op, AssignOp):
+                self.state[node.op.variable] = np.array(value)
+        results = [values[node] for node in nodes]
+        return results if several else results[0]
+
+
 # %% wrong="keeps_the_callers_array" question="Session" check="the_state_is_the_sessions_own" says="Whose array"
 class Session:
     def __init__(self):
