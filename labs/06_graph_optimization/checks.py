@@ -1082,6 +1082,24 @@ def greedy(lives, sizes):
     return places
 
 
+def leaves_lives_alone(lives, sizes):
+    """Ask the learner's place; return whether its two dicts are what they were before."""
+    lives, sizes = {i: tuple(life) for i, life in lives}, dict(sizes)
+    before = list(lives.items()), list(sizes.items())
+    place(lives, sizes)
+    return (list(lives.items()), list(sizes.items())) == before
+
+
+@check("place", hidden=True, requires="nobody_lies_on_a_living_value")
+def lives_and_sizes_are_only_read(student, rng):
+    """lives and sizes are as they were afterwards"""
+    lives, sizes = random_lives(rng, 9)
+    pairs = [[i, list(life)] for i, life in lives.items()]
+    if not student.probe(leaves_lives_alone, lives=pairs, sizes=list(sizes.items())):
+        hint = "A plan goes on with the lives that it had placed. Which line takes something out?"
+        raise Feedback("place changed lives or sizes.", hint=hint)
+
+
 @check("place", hidden=True, requires="nobody_lies_on_a_living_value")
 def each_place_is_that_of_greedy_by_size(student, rng):
     """ties go to the value that lives first"""

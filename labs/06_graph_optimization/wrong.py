@@ -590,6 +590,22 @@ def place(lives, sizes):
     return offsets
 
 
+# %% wrong="takes_the_lives_out" question="place" check="lives_and_sizes_are_only_read" says="Which line takes something out"
+def place(lives, sizes):
+    offsets, placed = {}, {}
+    while lives:
+        i = min(lives, key=lambda i: (-sizes[i], lives[i][0]))
+        first, last = placed[i] = lives.pop(i)
+        beside = [j for j in offsets if placed[j][0] <= last and first <= placed[j][1]]
+        offset = 0
+        for j in sorted(beside, key=lambda j: offsets[j]):
+            if offset + sizes[i] <= offsets[j]:
+                break
+            offset = max(offset, offsets[j] + sizes[j])
+        offsets[i] = offset
+    return offsets
+
+
 # %% wrong="first_fit" question="Caching" check="the_smallest_that_fits_is_taken" says="Which of the blocks that fit"
 class Caching:
     def __init__(self, reserve):
