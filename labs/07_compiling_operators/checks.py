@@ -3,6 +3,7 @@
 import numpy as np
 
 from autograder.checks import Feedback, LabSettings, check, close
+from autograder.errors import StudentError
 
 LAB = LabSettings(wall_s=90.0, preload=("numpy",), withheld=("sklearn:", "torch:"))
 
@@ -249,7 +250,7 @@ def of_sixteen_and_thirty_two(student, rng):
 @check("best_block", hidden=True)
 def of_any_number(student, rng):
     """the best block of any number of registers; of equals the one with fewer vectors"""
-    for registers in (3, 4, 8, 13, 64, *(int(r) for r in rng.integers(5, 60, size=3))):
+    for registers in (3, 4, 8, 13, 64, 200, *(int(r) for r in rng.integers(5, 60, size=3))):
         compare_block(student, registers)
 
 
@@ -352,6 +353,22 @@ def each_column_is_what_it_says(student, rng):
             )
 
 
+def leaves_points_alone(points):
+    """Ask for features; return whether the points are what they were before."""
+    before = [dict(p) for p in points]
+    features(points)
+    return points == before
+
+
+@check("features", hidden=True, requires="each_column_is_what_it_says")
+def the_points_are_only_read(student, rng):
+    """the dicts of knobs are as they were afterwards"""
+    points = draw_points(rng, 4)
+    if not student.probe(leaves_points_alone, points=points):
+        hint = "The same schedules are compiled next. Which line takes something out?"
+        raise Feedback("features changed the points that it was given.", hint=hint)
+
+
 # ---- fit_ridge
 
 
@@ -438,13 +455,19 @@ def read_numbers(got, called):
     return [int(i) for i in flat]
 
 
-def ask_batch(student, land, tried, count, surprises, seed):
+def ask_batch(student, land, tried, count, surprises, seed, lists=False):
     """Return a batch that the learner proposes, once it is known to be one."""
-    seconds = land.seconds[tried]
+    known = np.array(tried, int), land.seconds[tried]
+    if lists:
+        known = tuple(values.tolist() for values in known)
     called = f"propose with {len(tried)} tried, count={count}, surprises={surprises}"
-    got = student.call(
-        "propose", land.x, np.array(tried, int), seconds, count, surprises, int(seed)
-    )
+    try:
+        got = student.call("propose", land.x, *known, count, surprises, int(seed))
+    except StudentError as error:
+        if not lists:
+            raise
+        hint = "A search keeps what it has tried in lists. Which of your lines knows arrays alone?"
+        raise Feedback(f"{called}, lists: {error}", hint=hint) from error
     batch = read_numbers(got, called)
     if len(batch) != count:
         raise Feedback(f"{called} gave {len(batch)} points, expected {count}.")
@@ -469,7 +492,7 @@ def a_batch_is_new_points(student, rng):
     land = Landscape(rng, 40)
     for n_tried, count, surprises in ((0, 30, 1), (4, 5, 0), (30, 10, 2), (39, 1, 0)):
         tried = [int(i) for i in rng.permutation(40)[:n_tried]]
-        ask_batch(student, land, tried, count, surprises, rng.integers(1000))
+        ask_batch(student, land, tried, count, surprises, rng.integers(1000), n_tried in (4, 30))
 
 
 @check("propose", weight=2)
@@ -528,6 +551,24 @@ def a_search_is_near_the_best_after_32_trials(student, rng):
             f"After 32 trials the best was {np.median(ends):.2f} times the best of all.",
             hint="Does each batch learn from all trials so far, with all of the features?",
         )
+
+
+def leaves_trials_alone(x, tried, seconds):
+    """Ask for a batch; return whether what was tried is what it was before."""
+    before = list(tried), list(seconds)
+    propose(x, tried, seconds, 5, 1, 3)
+    return (tried, seconds) == before
+
+
+@check("propose", hidden=True, requires="the_models_best_come_first")
+def the_trials_are_only_read(student, rng):
+    """tried and seconds are as they were afterwards"""
+    land = Landscape(rng, 60)
+    tried = [int(i) for i in rng.permutation(60)[:20]]
+    seconds = land.seconds[tried].tolist()
+    if not student.probe(leaves_trials_alone, x=land.x, tried=tried, seconds=seconds):
+        hint = "The search adds the batch to its lists itself. Which line writes into one of them?"
+        raise Feedback("propose changed tried or seconds.", hint=hint)
 
 
 # ---- 6. first_batch

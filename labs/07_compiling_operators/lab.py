@@ -431,7 +431,8 @@ predicted_trials = {"yours": 32, "random": 97}
 def propose(x, tried, seconds, count, surprises, seed):
     """Return the numbers of `count` points to try next, none of which was tried; lower is better.
 
-    x: features, (points, features). tried: numbers of points; seconds: what they took.
+    x: features, (points, features). tried: numbers of points; seconds: what they took; lists or
+    arrays, which stay as they are.
     With 8 trials or more, all but `surprises` are those that the model finds fastest, best first;
     the others, and all before there are 8, are drawn at random by np.random.default_rng(seed).
     The model is `fit_ridge` of x and the logarithms of seconds, with its default penalty.

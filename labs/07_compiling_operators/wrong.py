@@ -99,6 +99,13 @@ def best_block(registers):
     return max(fits, key=lambda block: (block[0] * block[1] / sum(block), block[1]))
 
 
+# %% wrong="up_to_eight" question="best_block" check="of_any_number" says="There is a block with more"
+def best_block(registers):
+    every = product(range(1, min(registers, 9)), repeat=2)
+    fits = [(r, v) for r, v in every if r * v + v + 1 <= registers]
+    return max(fits, key=lambda block: (block[0] * block[1] / sum(block), -block[1]))
+
+
 # %% wrong="vectors_first" question="best_block" check="of_sixteen_and_thirty_two" says="Rows come first"
 def best_block(registers):
     every = product(range(1, registers), repeat=2)
@@ -159,6 +166,16 @@ def features(points):
     logs = [np.log2(p[knob]) for knob in ("rows", "vectors", "lanes", "unroll", "tile_k")]
     r, v = p["rows"], p["vectors"]
     return np.array([*logs, p["pack_a"], p["pack_b"], r * v / (r + v), max(0, r * v + v - 31)])
+
+
+# %% wrong="takes_the_knobs_out" question="features" check="the_points_are_only_read" says="Which line takes something out"
+def features(points):
+    found = []
+    for p in points:
+        logs = [np.log2(p[knob]) for knob in ("rows", "vectors", "lanes", "unroll", "tile_k")]
+        r, v = p.pop("rows"), p.pop("vectors")
+        found.append([*logs, p["pack_a"], p["pack_b"], r * v / (r + v), max(0, r * v + v + 1 - 32)])
+    return np.array(found, float)
 
 
 # %% wrong="takes_the_means_off_in_place" question="fit_ridge" check="the_callers_arrays_are_left_alone" says="changed an array"
@@ -244,6 +261,33 @@ def propose(x, tried, seconds, count, surprises, seed):
 def propose(x, tried, seconds, count, surprises, seed):
     untried = np.setdiff1d(np.arange(len(x)), tried)
     return untried[np.random.default_rng(seed).permutation(len(untried))[:count]]
+
+
+# %% wrong="knows_arrays_alone" question="propose" check="a_batch_is_new_points" says="keeps what it has tried in lists"
+def propose(x, tried, seconds, count, surprises, seed):
+    rng = np.random.default_rng(seed)
+    untried = np.setdiff1d(np.arange(len(x)), tried)
+    best = untried[:0]
+    if tried.size >= 8:
+        w, _ = fit_ridge(x[tried], np.log(seconds))
+        best = untried[np.argsort((x @ w)[untried])][: count - surprises]
+    others = rng.choice(np.setdiff1d(untried, best), count - len(best), replace=False)
+    return [*best, *others]
+
+
+# %% wrong="notes_its_own_batch" question="propose" check="the_trials_are_only_read" says="adds the batch to its lists itself"
+def propose(x, tried, seconds, count, surprises, seed):
+    rng = np.random.default_rng(seed)
+    untried = np.setdiff1d(np.arange(len(x)), tried)
+    best = untried[:0]
+    if len(tried) >= 8:
+        w, _ = fit_ridge(x[tried], np.log(seconds))
+        best = untried[np.argsort((x @ w)[untried])][: count - surprises]
+    others = rng.choice(np.setdiff1d(untried, best), count - len(best), replace=False)
+    batch = [*best, *others]
+    if isinstance(tried, list):
+        tried += batch
+    return batch
 
 
 # %% wrong="the_right_rows_unsorted" question="first_batch" check="ranks_by_what_the_small_shape_taught" says="their order is not"
