@@ -1304,8 +1304,9 @@ def ask_round_robin(student, rng, count=None):
     values = [float(v) for v in rng.uniform(1, 9, size=9)]
     ops = [(str(rng.choice(["sum", "max"])), bool(rng.integers(0, 2))) for _ in values]
     ops[0], ops[1] = ("sum", True), ("max", False)
-    size = int(rng.integers(2, 90))
-    place = int(rng.integers(0, size)), size
+    rank = count * int(rng.integers(0, 20)) + 1  # whose own turn is not the first group's
+    size = rank + int(rng.integers(1, 30))
+    place = rank, size
     try:
         got, rank_and_size = student.probe(
             run_in_turn, factors=factors, values=values, ops=ops, rank=place[0], size=size

@@ -756,3 +756,15 @@ class RoundRobin:
         group = self.groups[self.calls % len(self.groups)]
         self.calls += 1
         return group.all_reduce(x, op, async_op)
+
+
+# %% wrong="begins_at_its_rank" question="RoundRobin" check="the_groups_take_turns" says="Count from 0"
+class RoundRobin:
+    def __init__(self, groups):
+        self.groups, self.calls = list(groups), groups[0].rank
+        self.rank, self.size = groups[0].rank, groups[0].size
+
+    def all_reduce(self, x, op="sum", async_op=False):
+        group = self.groups[self.calls % len(self.groups)]
+        self.calls += 1
+        return group.all_reduce(x, op, async_op=async_op)
