@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minitorch.arrays.library import Array
+from minitorch.arrays.library import Array, owner
 from minitorch.errors import GradientError, GraphError
 from minitorch.graph.core.gradients import StopGradient, gradients
 from minitorch.graph.core.node import Constant, Node, build
@@ -149,10 +149,16 @@ class Effects:
 
     # ── updates in place of what is outside ─────────────────────────────────────────────────────
 
-    def note_view(self, view: Tensor, op: Op, inputs: tuple[Any, ...]) -> None:
-        """Note that a view of what is from outside is so, too: an update of it is one of that."""
-        view._stamp = inputs[0]._stamp
-        self.shown[id(view)] = view, op, inputs
+    def note_shown(self, view: Tensor, op: Op, inputs: tuple[Any, ...]) -> None:
+        """Note what a tensor that was made at once is a view of: an update of it is one of that.
+
+        It is from outside where that is. What is a copy has read numbers.
+        """
+        if owner(view.array) is owner(inputs[0].array):
+            view._stamp = inputs[0]._stamp
+            self.shown[id(view)] = view, op, inputs
+        else:
+            self.tracer.as_read(inputs[0])
 
     def source_of(self, tensor: Any) -> Any:
         """Return what a tensor from outside is a view of, or itself."""
@@ -167,6 +173,8 @@ class Effects:
             _, op, inputs = self.shown[id(view)]
             detached = isinstance(op, StopGradient)
             symbol = self.tracer.detach(*inputs) if detached else self.tracer.apply(op, inputs)
+            assert symbol.made_as is not None
+            symbol.made_as.certain = True  # it is there
             if not self.tracer.blocks:
                 self._symbols[id(view)] = symbol
         return symbol
@@ -198,7 +206,7 @@ class Effects:
         """Return a tensor from outside without its history; an update of it is one of `tensor`."""
         if not tensor.requires_grad and self.moved_to(tensor) is None:
             detached = eager(tensor)
-            self.note_view(detached, StopGradient(), (tensor,))
+            self.note_shown(detached, StopGradient(), (tensor,))
             return detached
         return self.tracer.detach(tensor)
 

@@ -127,7 +127,7 @@ def _operators() -> dict[str, Any]:
             return tracer.apply(op, inputs)
         result = eager(self, op, inputs)
         if op.views and isinstance(inputs[0], Tensor):
-            tracer.effects.note_view(result, op, inputs)
+            tracer.effects.note_shown(result, op, inputs)
         return result
 
     def filled(cls: type[Tensor], array: Array) -> Tensor:

@@ -89,6 +89,31 @@ def test_a_grid_outside_is_relaxed_through_its_views_by_one_trace() -> None:
     assert len(compiled.traces) == 1
 
 
+def test_a_reshaped_tensor_outside_is_a_view_or_a_copy_as_it_lies() -> None:
+    rows, columns = mt.zeros(2, 3), mt.zeros(3, 2).mT
+
+    def step(x: Tensor) -> list[Tensor]:
+        for matrix in (rows, columns):
+            flat = matrix.reshape(-1)
+            flat += x
+            flat[0] *= 2
+        return [rows * 1, columns + flat[:3]]
+
+    compiled = jit(step)
+    for x in (mt.arange(6.0), mt.ones(6)):
+        found = []
+        for function in (compiled, step):
+            before = rows.clone(), columns.clone()
+            found.append([result.tolist() for result in function(x)])
+            after = [matrix.tolist() for matrix in (rows, columns)]
+            rows.copy_(before[0])
+            columns.copy_(before[1])
+            assert after[1] == before[1].tolist()
+            found[-1].append(after)
+        assert found[0] == found[1]
+        columns.add_(1)
+
+
 def test_a_number_that_is_read_of_a_view_is_the_present_one() -> None:
     table = mt.tensor([1.0, 2.0])
 
