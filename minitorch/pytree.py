@@ -1,7 +1,12 @@
-"""Tuples, lists and dicts, nested: taken apart into leaves, and put together again from others."""
+"""Tuples, lists, dicts and dataclasses, nested: taken apart into leaves, and put together again.
 
+A dataclass that is compared as an object (`eq=False`) is a leaf.
+"""
+
+import copy
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 Rebuild = Callable[[Iterator[Any]], Any]
@@ -33,7 +38,21 @@ def walk(
         parts = [walk(item, leaf, whole, kinds) for item in value]
         make = getattr(value, "_make", type(value))
         return lambda take: make([part(take) for part in parts])
+    if is_dataclass(value) and not isinstance(value, type) and type(value).__eq__ != object.__eq__:
+        names = [field.name for field in fields(value)]
+        if kinds is not None:
+            kinds.append((type(value), *names))
+        members = [walk(getattr(value, name), leaf, whole, kinds) for name in names]
+        return lambda take: _with_members(value, names, [member(take) for member in members])
     return leaf(value)
+
+
+def _with_members(value: Any, names: Sequence[str], members: Sequence[object]) -> Any:
+    """Return a copy of a dataclass, frozen or not, with other values of its fields."""
+    other = copy.copy(value)
+    for name, member in zip(names, members, strict=True):
+        object.__setattr__(other, name, member)
+    return other
 
 
 def map_leaves(function: Callable[[Any], object], tree: object) -> Any:

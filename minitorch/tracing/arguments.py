@@ -30,7 +30,7 @@ def flatten(value: object, tensors: list[Tensor], operation: str) -> tuple[Hasha
         except TypeError:
             raise ArgumentError(
                 f"{operation}: got an argument or result of type {type(item).__name__}, expected "
-                "tensors, hashable values, or lists, tuples and dicts of them."
+                "tensors, hashable values, or lists, tuples, dicts and dataclasses of them."
             ) from None
         rest.append((type(item), item.hex() if type(item) is float else item))  # 0.0 is not -0.0
         return lambda _: item

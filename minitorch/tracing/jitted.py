@@ -181,8 +181,9 @@ def jit(function: Callable[..., object] | None = None, *, optimize: bool = True)
     numbers are drawn anew, as they would be uncompiled; other Python effects (printing, lists that
     grow) happen while tracing only. Where it changes a number that it keeps outside, it is traced
     once more, and at each call if the number matters; where it keeps a value of the trace that it
-    reads, changes a list or dict that it is given, or draws numbers that are not the library's, it
-    is refused. What it returns shares memory with nothing else, even where the function's would.
+    reads, changes a list, dict or dataclass that it is given, or draws numbers that are not the
+    library's, it is refused. What it returns shares memory with nothing else, even where the
+    function's would.
 
     It may be a whole training step: `backward()` inside is a part of the graph, `.grad` is what it
     would be, and optimizers and schedulers step at each call, with the state and the rates that

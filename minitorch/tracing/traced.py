@@ -281,8 +281,8 @@ def _refuse_hidden(kind: Hashable, operation: str) -> None:
             if any(isinstance(x, Symbol) for x in held):
                 raise GraphError(
                     f"{operation}: the result holds a traced value that no run would fill: got "
-                    f"{type(leaf).__name__}, expected tensors, or lists, tuples and dicts of "
-                    "them. Return the tensor itself."
+                    f"{type(leaf).__name__}, expected tensors, or lists, tuples, dicts and "
+                    "dataclasses of them. Return the tensor itself."
                 )
 
 
@@ -354,14 +354,14 @@ def swap_buffers(
 
 @contextmanager
 def forbid_changes(arguments: object, operation: str) -> Iterator[None]:
-    """Raise if lists or dicts among the arguments are other ones after: the caller's would not."""
+    """Raise if structures among the arguments are other ones after: the caller's would not."""
     before, after = list[Tensor](), list[Tensor]()
     kind, _ = flatten(arguments, before, operation)
     yield
     if flatten(arguments, after, operation)[0] != kind or [*map(id, before)] != [*map(id, after)]:
         raise GraphError(
-            f"{operation}: the function changes a list or dict that it was given, which a run of "
-            "the graph would not. Return what is new, or change a copy."
+            f"{operation}: the function changes a list, dict or dataclass that it was given, which "
+            "a run of the graph would not. Return what is new, or change a copy."
         )
 
 

@@ -658,7 +658,7 @@ def test_lists_and_dicts_among_the_arguments_may_not_be_changed() -> None:
         return items["x"]
 
     for function, given in ((grow, [mt.ones(1)]), (put, {"x": mt.ones(1)})):
-        with pytest.raises(GraphError, match="changes a list or dict that it was given"):
+        with pytest.raises(GraphError, match="changes a list, dict or dataclass that it was given"):
             jit(function)(given)
 
 
@@ -780,6 +780,42 @@ def test_a_text_with_a_traced_number_is_refused_and_has_it_where_nothing_is_refu
     with pytest.raises(GraphError, match=r"a text has its number"):
         jit(f)(mt.ones(3))
     assert [mt.compile(f)(mt.full((3,), x))[1] for x in (1.0, 2.0)] == ["3.00", "12.00"]
+
+
+@dataclass
+class Batch:
+    x: Tensor
+    y: Tensor
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    loss: Tensor
+    parts: list[Tensor]
+
+
+def test_dataclasses_are_taken_and_given_as_lists_are() -> None:
+    weight = mt.ones(3, requires_grad=True)
+
+    def step(batch: Batch) -> Outcome:
+        y = batch.x * weight * batch.scale
+        return Outcome((y - batch.y).square().sum(), [y])
+
+    compiled = jit(step)
+    for batch in (Batch(mt.ones(3), mt.zeros(3)), Batch(mt.ones(3) * 2, mt.ones(3))):
+        got, expected = compiled(batch), step(batch)
+        assert isinstance(got, Outcome) and got.loss.item() == expected.loss.item()
+        assert got.parts[0].tolist() == expected.parts[0].tolist()
+    assert len(compiled.traces) == 1
+    assert compiled(Batch(mt.ones(3), mt.zeros(3), 2.0)).loss.item() == 12
+
+    def renamed(batch: Batch) -> Tensor:
+        batch.scale = 3.0
+        return batch.x * batch.scale
+
+    with pytest.raises(GraphError, match="changes a list, dict or dataclass"):
+        jit(renamed)(batch)
 
 
 def test_results_that_no_run_could_fill_are_refused() -> None:
