@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 HEAVY = (
     *("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.optim"),
@@ -44,6 +44,7 @@ def main() -> None:
             child = os.fork()
             if child == 0:
                 answers.close()
+                take_streams(run.pop("output"), run.pop("errors"))
                 program = partial(become, request["program"], request["name"], **run)
                 return end_early(program) if children else program()
             children.append(child)
@@ -53,7 +54,7 @@ def main() -> None:
     return None
 
 
-def end_early(program: Callable[[], None]) -> None:
+def end_early(program: Callable[[], None]) -> NoReturn:
     """Run the program, and all that an interpreter does at its end before it takes itself apart."""
     status = 0
     try:
@@ -73,18 +74,20 @@ def end_early(program: Callable[[], None]) -> None:
     os._exit(status)
 
 
+def take_streams(output: str, errors: str) -> None:
+    """Say to two files what this process says from now on, and hear nothing."""
+    for number, path in enumerate((os.devnull, output, errors)):
+        flags = os.O_RDWR | (number and os.O_CREAT)
+        os.dup2(os.open(path, flags, 0o600), number)
+
+
 def become(
     program: str,
     name: str,
     arguments: list[str],
     environment: dict[str, str],
-    output: str,
-    errors: str,
 ) -> None:
     """Be the program, to the end of this process."""
-    for number, path in enumerate((os.devnull, output, errors)):
-        flags = os.O_RDWR | (number and os.O_CREAT)
-        os.dup2(os.open(path, flags, 0o600), number)
     os.environ.clear()
     os.environ.update(environment)
     tempfile.tempdir = None  # to be looked up in this environment

@@ -1,6 +1,9 @@
 """Hosts inside this machine for tests; where it refuses them, tests are skipped with its line."""
 
+import json
 import os
+import select
+import socket
 import subprocess
 import sys
 import tempfile
@@ -8,7 +11,7 @@ import textwrap
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -16,13 +19,73 @@ from ddp_lab.errors import HostsRefused
 from ddp_lab.launch.hosts import Hosts
 
 ROOT = Path(__file__).parents[2]
+WARM_PYTHON = Path(__file__).with_name("warm_programs.py")
 LONGEST_S = 240.0  # for what a loaded machine makes of seconds
+
+
+class Fork:
+    """A program that a warm process runs, as far as `Program` asks about it."""
+
+    def __init__(self, stdout: IO[str], status: IO[str]) -> None:
+        self.stdout = stdout
+        self._status = status
+
+    def wait(self, timeout: float) -> int:
+        """Return the exit status, or minus the number of a signal; called once."""
+        assert select.select([self._status], [], [], timeout)[0], "the program does not end"
+        return int(self._status.readline())
+
+    def close(self) -> None:
+        self._status.close()
+
+
+class WarmPython:
+    """Starts programs on hosts that need torch, without seconds of imports for each."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, str(WARM_PYTHON), str(theirs.fileno())],
+                env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+    def start(
+        self, hosts: Hosts, host: int, words: Sequence[str], environment: Mapping[str, str]
+    ) -> Fork:
+        request = {
+            "program": Path(words[0]).read_text(),
+            "name": words[0],
+            "arguments": words[1:],
+            "environment": {**os.environ, **hosts.environment(host), **environment},
+            "is_mine": hosts._is_mine,
+        }
+        (said, output), (ended, status) = os.pipe(), os.pipe()
+        descriptors = [hosts._pidfds[host], output, status]
+        socket.send_fds(self._control, [json.dumps(request).encode()], descriptors)
+        os.close(output)
+        os.close(status)
+        return Fork(os.fdopen(said), os.fdopen(ended))
+
+    def close(self) -> None:
+        self._control.close()
+        self._process.wait()
+
+
+@pytest.fixture(scope="session")
+def warm_python() -> Iterator[WarmPython]:
+    warm = WarmPython()
+    yield warm
+    warm.close()
 
 
 class Program:
     """A program on a host, whose lines are kept as they come."""
 
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
+    def __init__(self, process: "subprocess.Popen[str] | Fork") -> None:
         self.process = process
         self.lines: list[str] = []
         self._said = threading.Condition()
@@ -89,18 +152,28 @@ def own_tmpdir(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def on(own_tmpdir: None) -> Callable[..., Program]:
-    """`on(hosts, host, command, environment)` starts a program of Python there."""
+def on(own_tmpdir: None, warm_python: WarmPython) -> Iterator[Callable[..., Program]]:
+    """`on(hosts, host, command, environment)` starts a program of Python there.
+
+    A script that imports torch runs in a fork of what has imported it.
+    """
+
+    forks: list[Fork] = []
 
     def start(
         hosts: Hosts, host: int, command: Sequence[object], environment: Mapping[str, str] = {}
     ) -> Program:
         own = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
-        words = [sys.executable, *map(str, command)]
+        words = list(map(str, command))
+        if isinstance(command[0], Path) and "torch" in command[0].read_text():
+            forks.append(warm_python.start(hosts, host, words, own))
+            return Program(forks[-1])
         streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-        return Program(hosts.start(host, words, own, text=True, **streams))
+        return Program(hosts.start(host, [sys.executable, *words], own, text=True, **streams))
 
-    return start
+    yield start
+    for fork in forks:
+        fork.close()
 
 
 @pytest.fixture

@@ -146,12 +146,18 @@ TRAIN = """
         fork_ranks(1, folder, steps, -1)
 """
 
+TORCHRUN = """
+    from torch.distributed.run import main
+
+    main()
+"""
+
 
 @pytest.mark.slow
 def test_a_run_that_loses_a_host_goes_on_without_it_bit_for_bit(
     hosts: Callable[..., Hosts], on: Any, script: Any, tmp_path: Path
 ) -> None:
-    pair, train = hosts(2), script(TRAIN)
+    pair, train, torchrun = hosts(2), script(TRAIN), script(TORCHRUN)
     lost, through = tmp_path / "lost", tmp_path / "through"
     for folder in (lost, through):
         folder.mkdir()
@@ -162,7 +168,7 @@ def test_a_run_that_loses_a_host_goes_on_without_it_bit_for_bit(
             pair,
             host,
             [
-                *("-m", "torch.distributed.run", "--nnodes=1:2", "--nproc-per-node=1"),
+                *(torchrun, "--nnodes=1:2", "--nproc-per-node=1"),
                 *("--max-restarts=3", "--rdzv-backend=c10d", "--rdzv-endpoint=10.9.0.1:29400"),
                 *("--rdzv-id=run", "--monitor-interval=0.5", f"--local-addr=10.9.0.{host + 1}"),
                 f"--rdzv-conf={conf},is_host={host == 0}",

@@ -24,8 +24,9 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -258,8 +259,8 @@ def live(user: tuple[int, int] | None, writing: int) -> NoReturn:
 # the way in
 
 
-def enter(host: int, is_mine: bool, command: list[str]) -> NoReturn:
-    """Run a command on a host, as if it were this process: signals go in, its end comes out.
+def enter(host: int, is_mine: bool, become: Callable[[], NoReturn]) -> NoReturn:
+    """Run a program on a host, as if it were this process: signals go in, its end comes out.
 
     This process stays outside. Its guard is a child of the host's first process, for one left
     behind by a parent outside would be buried outside, if at all, and the host could not end.
@@ -278,16 +279,16 @@ def enter(host: int, is_mine: bool, command: list[str]) -> NoReturn:
     if os.fork():
         os._exit(0)
     os.chdir(folder)
-    guard(inside, command)
+    guard(inside, become)
 
 
-def guard(outside: socket.socket, command: list[str]) -> NoReturn:
-    """Start the command; tell how it ended, and end it when nobody outside wants to know."""
+def guard(outside: socket.socket, become: Callable[[], NoReturn]) -> NoReturn:
+    """Start the program; tell how it ended, and end it when nobody outside wants to know."""
     parent = os.getpid()
     if (child := os.fork()) == 0:
         outside.close()
         die_with_parent(parent)
-        execute(command)
+        become()
     pidfd = os.pidfd_open(child)
     socket.send_fds(outside, [b"pid"], [pidfd])
     ready, _, _ = select.select([outside.fileno(), pidfd], [], [])
@@ -337,6 +338,6 @@ if __name__ == "__main__":
     if sys.argv[1] == "switch":
         switch(json.loads(sys.argv[2]))
     try:
-        enter(int(sys.argv[2]), sys.argv[3] == "1", sys.argv[4:])
+        enter(int(sys.argv[2]), sys.argv[3] == "1", partial(execute, sys.argv[4:]))
     except Refused as refused:
         sys.exit("hosts: the host cannot be entered: {}: {}.".format(*refused.args))
