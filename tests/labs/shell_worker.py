@@ -115,11 +115,13 @@ def ran(cells: list[str], directory: str, backend: str) -> dict[str, Any]:
     import matplotlib
     from IPython.core.interactiveshell import InteractiveShell
     from IPython.utils.capture import capture_output
+    from traitlets.config import Config
 
     matplotlib.use(backend)
     os.chdir(directory)
     sys.path.insert(0, "")
-    shell = InteractiveShell.instance()
+    without_file = Config({"HistoryManager": {"enabled": False}})  # of what cells were run
+    shell = InteractiveShell.instance(config=without_file)
     shell._format_exception_for_storage = lambda *_: []  # a second traceback, which nobody reads
     said, errors = [], []
     for text in cells:
