@@ -146,10 +146,25 @@ TRAIN = """
         fork_ranks(1, folder, steps, -1)
 """
 
-TORCHRUN = """
-    from torch.distributed.run import main
+# torchrun, but for its ranks: they are forks of it, which need not import torch
+AGENT = """
+    import runpy, sys
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-    main()
+    number, *sys.argv = sys.argv[1:]
+
+    def script():
+        runpy.run_path(sys.argv[0], run_name="__main__")
+
+    # long enough for a host that is only slow: nobody begins alone, nobody is taken for lost
+    conf = {"last_call_timeout": 15, "keep_alive_interval": 2, "keep_alive_max_attempt": 6}
+    config = LaunchConfig(
+        min_nodes=1, max_nodes=2, nproc_per_node=1, max_restarts=3, monitor_interval=0.5,
+        run_id="run", rdzv_backend="c10d", rdzv_endpoint="10.9.0.1:29400",
+        rdzv_configs={**conf, "is_host": number == "1"}, local_addr=f"10.9.0.{number}",
+        start_method="fork",
+    )
+    elastic_launch(config, script)()
 """
 
 
@@ -157,25 +172,12 @@ TORCHRUN = """
 def test_a_run_that_loses_a_host_goes_on_without_it_bit_for_bit(
     hosts: Callable[..., Hosts], on: Any, script: Any, tmp_path: Path
 ) -> None:
-    pair, train, torchrun = hosts(2), script(TRAIN), script(TORCHRUN)
+    pair, train, agent_of = hosts(2), script(TRAIN), script(AGENT)
     lost, through = tmp_path / "lost", tmp_path / "through"
     for folder in (lost, through):
         folder.mkdir()
-    # long enough for a host that is only slow: nobody begins alone, nobody is taken for lost
-    conf = "last_call_timeout=15,keep_alive_interval=2,keep_alive_max_attempt=6"
     agents = [
-        on(
-            pair,
-            host,
-            [
-                *(torchrun, "--nnodes=1:2", "--nproc-per-node=1"),
-                *("--max-restarts=3", "--rdzv-backend=c10d", "--rdzv-endpoint=10.9.0.1:29400"),
-                *("--rdzv-id=run", "--monitor-interval=0.5", f"--local-addr=10.9.0.{host + 1}"),
-                f"--rdzv-conf={conf},is_host={host == 0}",
-                *(train, lost, STEPS, DIES_AT),
-            ],
-        )
-        for host in range(2)
+        on(pair, host, [agent_of, host + 1, train, lost, STEPS, DIES_AT]) for host in range(2)
     ]
     for agent in agents:
         agent.wait_for("waits to be lost")
