@@ -105,9 +105,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("wide")]
     if hasattr(config, "workerinput"):
         items.sort(key=place_in_queue)
+    lacks = {m: why for m, (names, why) in NEEDS.items() if not any(map(shutil.which, names))}
     for item in items:
-        for mark, (commands, reason) in NEEDS.items():
-            if item.get_closest_marker(mark) and not any(map(shutil.which, commands)):
+        for mark, reason in lacks.items():
+            if item.get_closest_marker(mark):
                 item.add_marker(pytest.mark.skip(reason=reason))
         gpu = item.get_closest_marker("gpu")
         if gpu and not gpu_is_present(itself=gpu.kwargs.get("itself", False)):

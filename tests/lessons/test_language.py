@@ -12,7 +12,6 @@ import lessons.language.data as data
 import lessons.language.modules as course
 import minitorch as mt
 from ddp_lab import launch
-from lessons.language.figures import name_for_people
 from lessons.language.ranks import share_products, stage_step, train_in_turns
 from lessons.language.stack import Watch, lines_of, see_stack
 
@@ -233,4 +232,6 @@ def test_the_stack_says_whose_the_layers_are_and_its_page_asks_for_nothing(tmp_p
     ],
 )
 def test_a_profile_names_functions_for_people(file: str, name: str, label: str) -> None:
+    from lessons.language.figures import name_for_people  # and matplotlib
+
     assert name_for_people(file, name) == label
