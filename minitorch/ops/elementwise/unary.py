@@ -39,6 +39,21 @@ def _float_row(
     return unary(name, compute, partial, says, promotes="float", reads=reads)
 
 
+ENOUGH = 2**13  # bytes, from which on a kernel is faster than NumPy's call
+MUCH = 2**16  # the same of a root or a quotient, which NumPy takes as fast as memory gives them
+
+
+def _kernel_row(name: str, plain: Compute, least: int = ENOUGH, kinds: str = "fd") -> Compute:
+    """Return a row's arithmetic: `plain`, but a kernel from so many bytes of these types on."""
+
+    def compute(xp: Namespace, x: Array) -> Array:
+        if xp is np and x.nbytes >= least and x.dtype.char in kinds:
+            return compiled.row(xp, name, plain, x)
+        return plain(xp, x)
+
+    return compute
+
+
 # ── steps: no slope ─────────────────────────────────────────────────────────────────────────────
 
 zeros_like = unary("zeros_like", lambda xp, x: xp.zeros_like(x), zero, "Zeros.", reads="")
@@ -113,13 +128,25 @@ relu = unary(
     kinds=NUMBERS,
 )
 reciprocal = _float_row(
-    "reciprocal", lambda xp, x: 1 / x, lambda g, x, y: -g * (y * y), "1 / x.", "y"
+    "reciprocal",
+    _kernel_row("reciprocal", lambda xp, x: 1 / x, MUCH),
+    lambda g, x, y: -g * (y * y),
+    "1 / x.",
+    "y",
 )
 sqrt = _float_row(
-    "sqrt", lambda xp, x: xp.sqrt(x), lambda g, x, y: g / (y * 2.0), "The square root of x.", "y"
+    "sqrt",
+    _kernel_row("sqrt", lambda xp, x: xp.sqrt(x), MUCH),
+    lambda g, x, y: g / (y * 2.0),
+    "The square root of x.",
+    "y",
 )
 rsqrt = _float_row(
-    "rsqrt", lambda xp, x: 1 / xp.sqrt(x), lambda g, x, y: g * (y * y * y) * -0.5, "1 / √x.", "y"
+    "rsqrt",
+    _kernel_row("rsqrt", lambda xp, x: 1 / xp.sqrt(x), MUCH),
+    lambda g, x, y: g * (y * y * y) * -0.5,
+    "1 / √x.",
+    "y",
 )
 
 # ── exponentials and logarithms ─────────────────────────────────────────────────────────────────
@@ -128,7 +155,7 @@ rsqrt = _float_row(
 LN2, LN10 = math.log(2.0), math.log(10.0)
 exp = _float_row(
     "exp",
-    lambda xp, x: compiled.call_on_threads(np.exp, x) if xp is np else xp.exp(x),
+    _kernel_row("exp", lambda xp, x: xp.exp(x)),
     lambda g, x, y: g * y,
     "e to the x.",
     "y",
@@ -141,7 +168,7 @@ expm1 = _float_row(
     "exp(x) - 1, exact.",
     "y",
 )
-log = _float_row("log", lambda xp, x: xp.log(x), lambda g, x, y: g / x, "ln x.")
+log = _float_row("log", _kernel_row("log", lambda xp, x: xp.log(x)), lambda g, x, y: g / x, "ln x.")
 log2 = _float_row("log2", lambda xp, x: xp.log2(x), lambda g, x, y: g / (x * LN2), "log₂ x.")
 log10 = _float_row("log10", lambda xp, x: xp.log10(x), lambda g, x, y: g / (x * LN10), "log₁₀ x.")
 log1p = _float_row(
@@ -159,9 +186,17 @@ sigmoid = _float_row(
 )
 # ── circular and hyperbolic functions ───────────────────────────────────────────────────────────
 
-sin = _float_row("sin", lambda xp, x: xp.sin(x), lambda g, x, y: g * cos(x), "sin x, radians.")
+sin = _float_row(
+    "sin",
+    _kernel_row("sin", lambda xp, x: xp.sin(x), kinds="f"),  # of doubles NumPy's are more exact
+    lambda g, x, y: g * cos(x),
+    "sin x, radians.",
+)
 cos: Callable[[Kind], Kind] = _float_row(
-    "cos", lambda xp, x: xp.cos(x), lambda g, x, y: -g * sin(x), "cos x, radians."
+    "cos",
+    _kernel_row("cos", lambda xp, x: xp.cos(x), kinds="f"),
+    lambda g, x, y: -g * sin(x),
+    "cos x, radians.",
 )
 tan = _float_row("tan", lambda xp, x: xp.tan(x), lambda g, x, y: g * (y * y + 1.0), "tan x.", "y")
 asin = _float_row(
