@@ -106,10 +106,7 @@ class InPlace(Methods):
                 f"{name}: the result has shape {tuple(array.shape)}, expected {tuple(own.shape)}: "
                 "in place nothing grows."
             )
-        if _rank(array.dtype) > _rank(own.dtype):
-            raise DTypeError(
-                f"{name}: a {array.dtype} result does not fit {own.dtype} in place. Convert it."
-            )
+        check_rank(name, array.dtype, own.dtype)
         own[...] = array
         clock.tick(own)
         return self
@@ -283,6 +280,12 @@ _BLIND = frozenset(["add_", "sub_", "copy_", "fill_", "masked_fill_", _ASSIGN])
 
 def _into(ufunc: np.ufunc, own: Array, array: object) -> None:
     ufunc(own, array, out=own)
+
+
+def check_rank(name: str, result: DTypeLike, own: DTypeLike) -> None:
+    """Raise if numbers of one dtype cannot be kept in place as another: halves as integers."""
+    if _rank(result) > _rank(own):
+        raise DTypeError(f"{name}: a {result} result does not fit {own} in place. Convert it.")
 
 
 @functools.cache

@@ -23,6 +23,7 @@ from minitorch.ops.elementwise.casting import cast_to
 from minitorch.ops.shaping.assigning import assign_at, replace_all
 from minitorch.ops.shaping.movement import reshape_like
 from minitorch.tensor.inplace import _FUNCTIONS as SIGNS
+from minitorch.tensor.inplace import check_rank
 from minitorch.tensor.modes import enable_grad, recording
 from minitorch.tensor.tensor import Tensor
 from minitorch.tensor.versions import clock
@@ -176,6 +177,7 @@ class Symbol(Tensor):
 
     def _become(self, name: str, value: Any) -> Symbol:
         """Become `value`, converted to what this symbol is; what it is a view of shows it too."""
+        check_rank(name, value.dtype, self.dtype)
         new = cast_to(value, self.dtype)
         if tuple(new.shape) != tuple(self.shape):
             self._refuse(

@@ -17,7 +17,14 @@ import torch
 import minitorch as mt
 import minitorch.graph as tf
 from minitorch import Op, Tensor, nn
-from minitorch.errors import ArgumentError, GradientError, GraphError, NoGradientRule, ShapeError
+from minitorch.errors import (
+    ArgumentError,
+    DTypeError,
+    GradientError,
+    GraphError,
+    NoGradientRule,
+    ShapeError,
+)
 from minitorch.graph import jit, trace
 from minitorch.nn import functional as F
 
@@ -920,9 +927,14 @@ def row_in_order_added_to(x: Tensor) -> Tensor:
     return x
 
 
+def halves_added_to_integers(x: Tensor) -> Tensor:
+    return x.long().add_(x * 0.5)
+
+
 @pytest.mark.parametrize(
     ("function", "error", "message"),
     [
+        (halves_added_to_integers, DTypeError, "add_: a float32 result does not fit int64"),
         (gradient_recorded_too_late, GradientError, r"mul_: .* made under no_grad\(\)"),
         (row_of_a_parameter_updated, GradientError, "fill_: cannot overwrite a leaf"),
         (expanded_filled, ShapeError, "expanded tensor.*clone"),
