@@ -11,12 +11,11 @@ replaces go once no value can make it fail, so that the new ones can have their 
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minitorch.arrays.library import Array, owner
+from minitorch.arrays.library import owner
 from minitorch.errors import GradientError, GraphError
 from minitorch.graph.core.gradients import StopGradient, gradients
 from minitorch.graph.core.node import Constant, Node, build
@@ -25,44 +24,11 @@ from minitorch.ops.elementwise.casting import cast_to
 from minitorch.optim.optimizer import Optimizer
 from minitorch.tensor.modes import no_grad, recording
 from minitorch.tensor.tensor import Tensor
+from minitorch.tracing.stages import Effect, OldGradient, Stage
 from minitorch.tracing.symbol import Symbol, place, shows
 
 if TYPE_CHECKING:
     from minitorch.tracing.tracer import Tracer
-
-
-class OldGradient:
-    """The gradient that a tensor has when a run begins: captured, and written, as a tensor is."""
-
-    requires_grad = False
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape."""
-        return self.tensor.shape
-
-    @property
-    def dtype(self) -> Any:
-        """The dtype."""
-        return self.tensor.dtype
-
-    @property
-    def array(self) -> Array:
-        """The numbers."""
-        return self._now.array
-
-    def copy_(self, source: Tensor) -> None:
-        """Overwrite it."""
-        self._now.copy_(source)
-
-    @property
-    def _now(self) -> Tensor:
-        grad = self.tensor._grad
-        assert grad is not None  # a trace that reads it is taken only where there is one
-        return grad
 
 
 ALONE = 2  # references to an object that one name or attribute holds: it, and the argument
@@ -80,33 +46,6 @@ def check_apart(operation: str, updated: Tensor, other: Tensor, name: str = "ano
             f"too, shares memory with: got {updated.shape} and {other.shape}, expected memory of "
             "its own. Use one of them for both, or pass a clone()."
         )
-
-
-Target = Tensor | OldGradient | int
-"""What is written to; an argument by its number."""
-
-
-@dataclass(frozen=True)
-class Effect:
-    """Something to do once its stage is computed.
-
-    Attributes:
-        kind: "write" into the memory of `on`; "grad", which `on` gets, None without `value`;
-            "add" to the gradient of `on`; "call" of `on`.
-        value: the node of the numbers, or a tensor that is handed over itself.
-    """
-
-    kind: str
-    on: Any
-    value: Node | Tensor | None = None
-
-
-@dataclass
-class Stage:
-    """The effects at the end of a stage, and the id of the last node before it ends."""
-
-    effects: list[Effect] = field(default_factory=list)
-    end: int = -1
 
 
 class Effects:

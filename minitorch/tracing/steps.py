@@ -9,8 +9,9 @@ from minitorch.graph.core.node import Constant, Node
 from minitorch.graph.core.placeholders import Placeholder
 from minitorch.tensor.modes import no_grad
 from minitorch.tensor.tensor import Tensor
-from minitorch.tracing.effects import Effect, Effects, OldGradient
+from minitorch.tracing.effects import Effects
 from minitorch.tracing.program import Plan, Program
+from minitorch.tracing.stages import Effect, OldGradient
 
 
 class Steps:

@@ -26,9 +26,10 @@ from minitorch.tensor.tensor import Tensor
 from minitorch.tracing.arguments import flatten, objects_in
 from minitorch.tracing.control import lift
 from minitorch.tracing.drawing import forbid_drawing
-from minitorch.tracing.effects import Effects, OldGradient, check_apart
+from minitorch.tracing.effects import Effects, check_apart
 from minitorch.tracing.program import Program
 from minitorch.tracing.reach import Reach
+from minitorch.tracing.stages import OldGradient
 from minitorch.tracing.steps import Steps
 from minitorch.tracing.switch import tracing
 from minitorch.tracing.symbol import SIZE, Symbol

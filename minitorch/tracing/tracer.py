@@ -28,7 +28,8 @@ from minitorch.ops.random import Drawn
 from minitorch.tensor.modes import recording, set_grad_enabled
 from minitorch.tensor.tensor import Tensor
 from minitorch.tensor.versions import clock
-from minitorch.tracing.effects import ALONE, Effects, OldGradient
+from minitorch.tracing.effects import ALONE, Effects
+from minitorch.tracing.stages import OldGradient
 from minitorch.tracing.switch import current, is_tracing
 from minitorch.tracing.symbol import Symbol, place
 from minitorch.tracing.views import View, is_certain
