@@ -53,12 +53,12 @@ class Effects:
 
     Attributes:
         stages: those that have ended, and the present one.
-        moved: tensors from outside that were updated in place, with the symbol that stands for
-            each since.
+        moved: tensors from outside, and constants made inside, that were updated in place, with
+            the symbol that stands for each since; a run writes those from outside.
         grads: the gradient of each tensor that was asked for its own, or given one.
         had: the tensors whose gradient was read, and whether there was one.
         past: what was captured of tensors that an optimizer has overwritten since.
-        shown: views of tensors from outside that were made at once, with what made them.
+        shown: views that were made at once, of what is no symbol, with what made them.
     """
 
     def __init__(self, tracer: "Tracer") -> None:
@@ -100,7 +100,7 @@ class Effects:
             self.tracer.as_read(inputs[0])
 
     def source_of(self, tensor: Any) -> Any:
-        """Return what a tensor from outside is a view of, or itself."""
+        """Return what a tensor that is no symbol is a view of, or itself."""
         while id(tensor) in self.shown:
             _, _, (tensor, *_) = self.shown[id(tensor)]
         return tensor

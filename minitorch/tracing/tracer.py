@@ -63,8 +63,8 @@ class Tracer:
         effects: what the function does besides computing.
         views, made: the living views, and what may be a leaf, an argument or made inside.
         updates: how often something became another node.
-        blocks: of the branches and loops that are being built the ids at which they begin, and
-            their arguments.
+        blocks: of the branches and loops that are being built, outer first, the ids at which they
+            begin, and their arguments.
         start: when it began: tensors that were made before are from outside.
     """
 
