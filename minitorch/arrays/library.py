@@ -375,9 +375,13 @@ _OWNERS = (np.ndarray, Halves)
 def owner(array: Array) -> Array:
     """Return the object that owns the memory which `array` looks into."""
     if isinstance(array, np.ndarray):
-        while isinstance(base := array.base, np.ndarray) and type(base) in _OWNERS:
-            array = base  # a block of the allocator is no array's own
-        return array
+        while True:
+            base = array.base
+            if not isinstance(base, np.ndarray):  # as_strided puts something between
+                base = getattr(base, "base", None)
+            if not isinstance(base, np.ndarray) or type(base) not in _OWNERS:
+                return array  # a block of the allocator is no array's own
+            array = base
     whole: Array | None = getattr(array, "_base", None)
     return array if whole is None else whole
 
@@ -403,6 +407,8 @@ def windows(
 ) -> Array:
     """Return a view of the windows of `x` along the axes `dims`: their places stay on those axes.
 
+    It can be written to if `x` can, and no element lies in two windows.
+
     Args:
         x: any shape.
         dims: axes along which windows slide.
@@ -421,6 +427,7 @@ def windows(
         shape.append(size)
         jumps.append(strides[d] * gap)
     if host:
+        apart = spread == (1,) and steps >= sizes
         view = np.lib.stride_tricks.as_strided
-        return view(x, shape, [j * unit for j in jumps], writeable=False)
+        return view(x, shape, [j * unit for j in jumps], writeable=apart and x.flags.writeable)
     return namespace(x).as_strided(x, shape, jumps, native.storage_offset())

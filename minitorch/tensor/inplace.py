@@ -116,8 +116,9 @@ class InPlace(Methods):
         own: Array = self._own_array()
         if type(own) is np.ndarray and not own.flags.writeable:
             raise ShapeError(
-                f"{name}: this memory cannot be written to: it is an expanded tensor's, where "
-                "several elements lie in one place, or a read-only array's. Update a clone()."
+                f"{name}: this memory cannot be written to: it is an expanded tensor's or "
+                "overlapping windows', where several elements lie in one place, or a read-only "
+                "array's. Update a clone()."
             )
         return own
 

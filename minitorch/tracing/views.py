@@ -16,6 +16,7 @@ from minitorch.op import Op, apply
 from minitorch.ops.shaping.assigning import assign_at
 from minitorch.ops.shaping.broadcasting import ExpandTo
 from minitorch.ops.shaping.indexing import Slice, split_index
+from minitorch.ops.shaping.matrices import Unfold
 from minitorch.ops.shaping.movement import Axes, Permute, Reshape, reshape_like
 from minitorch.tensor.rebase import UpdateView
 from minitorch.tensor.tensor import Tensor
@@ -51,7 +52,7 @@ class View:
         """Return `whole` with `part` where the view is.
 
         Raises:
-            ShapeError: an expanded view, several elements of which are one.
+            ShapeError: an expanded view or overlapping windows, several elements of which are one.
         """
         op = self.op
         if isinstance(op, Slice):
@@ -60,12 +61,12 @@ class View:
             return part.permute(*sorted(range(len(op.dims)), key=op.dims.__getitem__))
         if isinstance(op, Reshape | Axes):
             return reshape_like(part, whole)
-        if isinstance(op, ExpandTo):
-            if tuple(whole.shape) == tuple(part.shape):
-                return part
+        if isinstance(op, ExpandTo) and tuple(whole.shape) == tuple(part.shape):
+            return part
+        if isinstance(op, ExpandTo) or (isinstance(op, Unfold) and op.step < op.size):
             raise ShapeError(
-                "update: got an expanded tensor, where several elements lie in one place, expected "
-                "one that can be written to. Update a clone()."
+                "update: got an expanded tensor or windows that overlap, where several elements "
+                "lie in one place, expected one that can be written to. Update a clone()."
             )
         return apply(UpdateView(((op, ()),)), whole, part)
 

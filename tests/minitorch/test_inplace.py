@@ -169,7 +169,7 @@ def test_a_view_that_was_used_before_the_update_is_fine() -> None:
 def draw_view(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[str, tuple[Any, ...]]:
     """Return a method that gives a view of a tensor of this shape, with its arguments."""
     axes = len(shape)
-    kinds = ["unsqueeze", "view"] + ["narrow", "select", "index"] * (axes > 0)
+    kinds = ["unsqueeze", "view"] + ["narrow", "select", "index", "unfold"] * (axes > 0)
     kinds += ["transpose", "diagonal"] * (axes > 1)
     kind = str(rng.choice(kinds))
     dim = int(rng.integers(axes)) if axes else 0
@@ -180,6 +180,7 @@ def draw_view(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[str, tu
         "narrow": (dim, start, int(rng.integers(1, shape[dim] - start + 1)) if axes else 1),
         "select": (dim, start),
         "index": (*[slice(None)] * dim, start),
+        "unfold": (dim, step := int(rng.integers(1, shape[dim] + 1)) if axes else 1, step),
         "transpose": (dim, int(rng.integers(axes)) if axes else 0),
         "diagonal": (),
     }[kind]

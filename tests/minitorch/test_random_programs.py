@@ -35,6 +35,7 @@ tril() triu() diagonal() expand(2,-1) bool() int() long() float()
 double() to(lib.uint8) tile(2) repeat_interleave(2,0) median() max(-1)[1] std(0) reshape(-1)
 view(-1) clamp(0,2) clamp(min=-1) permute(-1,0) movedim(0,-1) bitwise_not() unbind(0)[0]
 split(1)[-1] chunk(2)[0] narrow(0,0,1) select(0,-1) data
+unfold(0,2,2) unfold(-1,1,2)
 """
 BINARY = "+ - * / // % ** < <= == != >= > & | ^ @"
 METHODS = """

@@ -140,6 +140,8 @@ def trace(x: Kind) -> Kind:
 class Unfold(Movement):
     """Windows of `size` along an axis, `step` apart, as a new last axis. A view."""
 
+    views = True
+
     def __init__(self, dim: int, size: int, step: int) -> None:
         self.dim, self.size, self.step = dim, size, step
 

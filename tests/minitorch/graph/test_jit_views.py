@@ -23,6 +23,7 @@ VIEWS: list[Callable[[Tensor], Tensor]] = [
     lambda x: x.movedim(0, -1), lambda x: x.diagonal() if x.ndim > 1 else x[1:],
     lambda x: x.unflatten(0, (1, -1)), lambda x: x.chunk(2)[-1], lambda x: x.unbind(0)[0],
     lambda x: x.narrow(0, 0, 1), lambda x: x.select(0, 0), lambda x: x.detach(),
+    lambda x: x.unfold(-1, min(2, x.shape[-1]), 2),
 ]  # fmt: skip
 UPDATES: list[Callable[[Tensor, Tensor], Any]] = [
     lambda x, y: x.add_(2), lambda x, y: x.mul_(0.5), lambda x, y: x.sub_(y.sum()),

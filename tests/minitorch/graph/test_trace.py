@@ -911,6 +911,11 @@ def expanded_filled(x: Tensor) -> Tensor:
     return x
 
 
+def overlapping_windows_zeroed(x: Tensor) -> Tensor:
+    x.unfold(0, 2, 1).zero_()
+    return x
+
+
 def reshaped_added_to(x: Tensor) -> Tensor:
     x.reshape(-1).add_(1)
     return x
@@ -938,6 +943,7 @@ def halves_added_to_integers(x: Tensor) -> Tensor:
         (gradient_recorded_too_late, GradientError, r"mul_: .* made under no_grad\(\)"),
         (row_of_a_parameter_updated, GradientError, "fill_: cannot overwrite a leaf"),
         (expanded_filled, ShapeError, "expanded tensor.*clone"),
+        (overlapping_windows_zeroed, ShapeError, "windows that overlap.*clone"),
         (reshaped_added_to, GraphError, r"reshaped tensor.*test_trace.py.*view\(\)"),
         (reshaped_before, GraphError, r"reshaped tensor.*test_trace.py.*view\(\)"),
         (row_in_order_added_to, GraphError, r"reshaped tensor.*test_trace.py.*view\(\)"),
