@@ -131,7 +131,7 @@ class _Kernel:
     def sigmoid(self, x: str) -> str:
         """Return tanh(x / 2) / 2 + 1/2."""
         t, half = self.t, self.t.number(0.5)
-        return t.fma(functions.tanh(t, t.mul(x, half)), half, half)
+        return t.fma(functions.tanh_of_gate(t, t.mul(x, half)), half, half)
 
     def slope(self, y: str) -> str:
         """Return 1 - y², the derivative of tanh where it is y."""
@@ -150,7 +150,7 @@ def _plain(relu: bool, k: _Kernel, cell: _Cell, sums: Sequence[str]) -> None:
         zero = t.number(0.0)
         k.store(t.either(t.compare("olt", z, zero), zero, z), "h", cell)  # NaN stays NaN
     else:
-        k.store(functions.tanh(t, z), "h", cell)
+        k.store(functions.tanh_of_gate(t, z), "h", cell)
 
 
 def _plain_gradient(relu: bool, k: _Kernel, cell: _Cell, sums: Sequence[str]) -> None:
@@ -165,10 +165,10 @@ def _lstm(k: _Kernel, cell: _Cell, sums: Sequence[str]) -> None:
     """c' = f c + i g; h' = o tanh c'; the gates lie in the order i, f, g, o."""
     t = k.t
     z = [t.add(t.add(s, k.load("gates", cell, n, 4)), k.bias(cell, n)) for n, s in enumerate(sums)]
-    gates = [functions.tanh(t, x) if n == 2 else k.sigmoid(x) for n, x in enumerate(z)]
+    gates = [functions.tanh_of_gate(t, x) if n == 2 else k.sigmoid(x) for n, x in enumerate(z)]
     i, f, g, o = (k.store(gate, "gates", cell, n, 4) for n, gate in enumerate(gates))
     c = k.store(t.fma(f, k.load("c_before", cell), t.mul(i, g)), "c", cell)
-    k.store(t.mul(o, k.store(functions.tanh(t, c), "tanh_c", cell)), "h", cell)
+    k.store(t.mul(o, k.store(functions.tanh_of_gate(t, c), "tanh_c", cell)), "h", cell)
 
 
 def _lstm_gradient(k: _Kernel, cell: _Cell, sums: Sequence[str]) -> None:
@@ -192,7 +192,7 @@ def _gru(k: _Kernel, cell: _Cell, sums: Sequence[str]) -> None:
     from_x = [k.load("gates", cell, n, 3) for n in range(3)]
     r, z = (k.sigmoid(t.add(from_h[n], from_x[n])) for n in range(2))
     part = k.store(from_h[2], "from_h", cell)
-    n = functions.tanh(t, t.fma(r, part, t.add(from_x[2], k.bias(cell, 3))))
+    n = functions.tanh_of_gate(t, t.fma(r, part, t.add(from_x[2], k.bias(cell, 3))))
     for number, gate in enumerate((r, z, n)):
         k.store(gate, "gates", cell, number, 3)
     k.store(t.fma(z, t.sub(k.load("h_before", cell), n), n), "h", cell)

@@ -18,7 +18,7 @@ LIMITS = {  # units in the last place, as the module's docstring promises
     "log": (1.0, 1.0),
     "log1p": (2.0, 2.0),
     "sigmoid": (3.0, 3.0),
-    "tanh": (7.0, 3.0),
+    "tanh": (2.5, 3.0),
     "erf": (7.0, 5.0),
     "sin": (1.5, 2.1),
     "cos": (1.5, 2.1),
