@@ -72,6 +72,19 @@ NESTED = {  # what the callback waits for: a collective of its own, or one that 
             return tensor[0].item()
         assert start(1).get_future().then(outer).wait() == 2
     """,
+    "nothing, before a work that is profiled ends": """
+        from ddp_lab.torch_backend import process_group
+        seen, plain = [], process_group.record_function
+        class Slow(plain):
+            def _call_end_callbacks_on_future(self, future):
+                wait = lambda _: (threading.Event().wait(0.2), seen.append("ended"))
+                return super()._call_end_callbacks_on_future(future.then(wait))
+        process_group.record_function = Slow
+        with torch.autograd.profiler.profile():
+            start(1).wait()  # an event that ended later would be written where none is any more
+            assert seen == ["ended"]
+        process_group.record_function = plain
+    """,
     "nothing, and is told of an error": """
         def fails(_):
             raise KeyError("lost")
