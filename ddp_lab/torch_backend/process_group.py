@@ -239,11 +239,12 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         def scatter_parts(
             comm: Communicator, parts: list[torch.Tensor], output: torch.Tensor
         ) -> None:
+            rows = [part.detach().reshape(-1) for part in parts]
             if all(part.shape == output.shape for part in parts):
                 flat = self.empty(comm.size * output.numel(), output.dtype)
-                scatter_sum(comm, torch.cat([p.reshape(-1) for p in parts], out=flat), output, op)
+                scatter_sum(comm, torch.cat(rows, out=flat), output, op)
             else:
-                flat = torch.cat([part.reshape(-1) for part in parts])
+                flat = torch.cat(rows)
                 sizes = [part.numel() for part in parts]
                 mine = comm.all_reduce(flat, op=op).split(sizes)[comm.rank]
                 fill(output, mine.reshape(output.shape))

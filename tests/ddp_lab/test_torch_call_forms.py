@@ -75,6 +75,7 @@ CASES = {  # each is given tensors and calls the group
     "reduce_scatter": [
         lambda t=zeros(): (t, pg.reduce_scatter(t, [own(), own(5)])),
         lambda t=zeros(): (t, pg.reduce_scatter(t, [own(), own(5)], MAX)),
+        lambda t=zeros(): (t, pg.reduce_scatter(t, [own().requires_grad_(), own(5)])),
         lambda t=zeros(2): (t, pg._reduce_scatter_base(t, own())),
         lambda t=zeros(2): (t, pg.reduce_scatter_tensor_coalesced([t], [own()])),
     ],
