@@ -18,6 +18,7 @@ Source: RFC 9293, section 3.8.4; Linux's tcp(7), TCP_INFO.
 
 import atexit
 import contextlib
+import os
 import socket
 import struct
 import sys
@@ -157,6 +158,7 @@ class TcpTransport(ThreadTransport):
         size = size or len(links) + 1
         super().__init__(TcpWorld(size, board or LocalBoard(size)), rank)
         self._closed = False
+        self._process = os.getpid()
         self._tolerated: set[int] = set()
         self._places = places or {}  # each peer's host, in words
         self._connections = self._world.connections
@@ -242,8 +244,11 @@ class TcpTransport(ThreadTransport):
                     connection.link.shutdown(socket.SHUT_RDWR)  # whoever waits in it wakes up
 
     def close(self) -> None:
-        """Say goodbye and close all sockets; what was sent still arrives."""
-        if self._closed:
+        """Say goodbye and close all sockets; what was sent still arrives.
+
+        A fork of this process has the same connections, and leaves them alone.
+        """
+        if self._closed or self._process != os.getpid():
             return
         self._closed = True
         atexit.unregister(self.close)
