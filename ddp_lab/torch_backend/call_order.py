@@ -1,6 +1,6 @@
 """The order in which a group's collectives run, and the threads that run them.
 
-May import: torch, backward_end, communicator, future, handle, transport, work.
+May import: torch, backward_end, communicator, errors, future, handle, transport, work.
 """
 
 import hashlib
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from ddp_lab.communicator.communicator import Communicator
+from ddp_lab.errors import RankLost, RankTimeout
 from ddp_lab.handle import Crew, Handle, Worker
 from ddp_lab.torch_backend.backward_end import note_start
 from ddp_lab.torch_backend.future import Name, name_of_call
@@ -44,6 +45,10 @@ class CallOrder:
     Invariant: every rank gives the n-th call to the same lane, so that each lane has one order on
     all ranks. What a callback calls passes by all others: it has a name in place of a number
     (`future`), and a communicator of its own.
+
+    Once a rank is lost, or was waited for in vain as long as the group allows, all that is called
+    ends with that error: others may still be in the collective that failed, and would take what a
+    later one sends for a part of it.
     """
 
     def __init__(self, comm: Communicator) -> None:
@@ -56,6 +61,7 @@ class CallOrder:
         self._lanes = [Lane(c, f"{comm.rank}.{n}") for n, c in enumerate(comms)]
         self._crew = Crew(f"ddp_lab callbacks {comm.rank}/{comm.size}")
         self._held: deque[Running] = deque(maxlen=HELD)
+        self._failure: RankLost | RankTimeout | None = None  # the first
 
     def submit(
         self, job: Job, tensors: Any, waits: bool, timeout_s: float, *, is_own: bool
@@ -78,8 +84,15 @@ class CallOrder:
         comm = self._comm.aside(context_of(name)) if name else lane.comm
 
         def run() -> None:
-            with Limit(comm, timeout_s, is_own=is_own):
-                job(comm)
+            if self._failure is not None:
+                raise self._failure
+            try:
+                with Limit(comm, timeout_s, is_own=is_own):
+                    job(comm)
+            except (RankLost, RankTimeout) as error:
+                if isinstance(error, RankLost) or not is_own:
+                    self._failure = self._failure or error
+                raise
 
         handle = Handle()
         if waits and (name or not lane.worker.busy):

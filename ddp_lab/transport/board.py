@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from ddp_lab.errors import Deadlock, RankLost, RankTimeout
@@ -197,22 +197,26 @@ def inspect(board: Board, rank: int, peer: int) -> None:
     """
     mine, theirs = board.read(rank), board.read(peer)
     compare(mine.doing, theirs.doing, rank, peer)
+
+    def own() -> Entry:  # the board shows one wait of a rank, which may be another thread's
+        return replace(mine, waits_for=peer, waits_at=headers.call_site())
+
     if theirs.state != RUNNING:
         raise RankLost(
-            f"{waiting(mine)}: rank {peer} {fate(theirs)}: rank {rank} still waits for it. "
+            f"{waiting(own())}: rank {peer} {fate(theirs)}: rank {rank} still waits for it. "
             f"Look at what rank {peer} did instead of sending.",
             peer,
         )
     if board.silent != NOBODY:
         raise RankLost(
-            f"{waiting(mine)}: rank {board.silent} {fate(board.read(board.silent))}. "
+            f"{waiting(own())}: rank {board.silent} {fate(board.read(board.silent))}. "
             "See whether its machine and the way to it are up.",
             board.silent,
         )
     if time.monotonic() > board.deadline:
         raise RankTimeout(
-            f"{waiting(mine)}: the timeout has passed: rank {rank} waited for rank {peer}. "
-            f"{sentence(entries(board))}",
+            f"{waiting(own())}: the timeout has passed: rank {rank} waited for rank {peer}. "
+            f"{sentence({**entries(board), rank: own()})}",
             peer,
         )
 

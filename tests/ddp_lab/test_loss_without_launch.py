@@ -215,6 +215,14 @@ def test_a_rank_that_left_because_of_another_is_not_all_that_is_named(board: Any
     assert cause in str(told.value)
 
 
+def test_a_wait_tells_its_own_line_where_another_thread_of_its_rank_has_waited() -> None:
+    board = MemoryBoard(2)
+    board.wait(0, -1, b"")  # the other thread's wait is over
+    board.end(1, FAILED, "its process ended")
+    with pytest.raises(ddp_lab.RankLost, match=r"^recv at \S*launch.py:\d+: rank 1"):
+        inspect(board, 0, 1)
+
+
 def test_a_rank_that_ended_in_another_collective_is_said_to_disagree() -> None:
     board = MemoryBoard(2)
     board.enter(0, b"0.0|all_reduce|ring|float32|(4,)|sum\0a:1\0numpy", (0, 1))
@@ -297,6 +305,26 @@ def test_the_last_message_of_a_rank_that_returned_still_arrives() -> None:
                 receiver.irecv(1).wait()
         receiver.close()
         sender.close()
+
+
+FORKS = """
+    import atexit, os, socket
+    import numpy as np
+    from ddp_lab.transport.tcp.tcp import TcpTransport
+
+    ends = [TcpTransport(r, {1 - r: link}) for r, link in enumerate(socket.socketpair())]
+    child = os.fork()
+    if child == 0:
+        atexit._run_exitfuncs()  # as a child does that ends by sys.exit()
+        os._exit(0)
+    os.waitpid(child, 0)
+    ends[0].isend(np.arange(3), 1)
+    print(ends[1].irecv(0).wait())
+"""
+
+
+def test_a_fork_that_ends_does_not_speak_for_its_rank(python: Any) -> None:
+    assert python(FORKS, [])[0].output == "[0 1 2]\n"
 
 
 def test_a_launched_rank_that_is_killed_leaves_the_others_a_name() -> None:

@@ -43,6 +43,22 @@ def test_who_waits_for_anybody_is_told_of_a_rank_that_has_failed() -> None:
     end.close()
 
 
+def test_after_a_loss_a_group_says_the_same_and_sends_nothing_more() -> None:
+    (ours, theirs), (mine, beside) = socket.socketpair(), socket.socketpair()
+    nothing: Any = None
+    end = TcpTransport(2, {1: ours, 0: mine})
+    group = ProcessGroup(Communicator(end), 60.0, nothing, nothing)
+    theirs.close()
+    works = [group.reduce_scatter_single(torch.ones(4), torch.ones(12)) for _ in range(2)]
+    for work in works:
+        with pytest.raises(RankLost, match="rank 1 has failed"):
+            work.wait()
+    end.close()
+    sent = b"".join(iter(lambda: beside.recv(4096), b""))
+    beside.close()
+    assert sent.count(b"|reduce_scatter") == 1
+
+
 def test_a_message_takes_few_calls(groups: list[ProcessGroup]) -> None:
     x, y, names = torch.arange(4.0), torch.zeros(4), []
 
