@@ -62,6 +62,14 @@ def the_formula_finds_the_minimum(student, rng):
         close(got, expected, called=f"closed_form(x, y), x {x.shape}", hint=hint)
 
 
+@check("closed_form", requires="the_formula_finds_the_minimum")
+def the_points_stay_as_they_are(student, rng):
+    """asked again with the same points, it gives the same weights"""
+    x, y = draw_points(rng)
+    expected = np.linalg.lstsq(x, y, rcond=None)[0]
+    must_be_the_same_again(student, "closed_form", (x, y), expected)
+
+
 @check("closed_form", hidden=True)
 def a_constant_column_is_a_column(student, rng):
     """a line with an intercept far from zero"""
@@ -103,6 +111,16 @@ def explain_factor(called, got, expected, n):
 
 
 @check("mse_gradient", requires="the_gradient_of_the_mean_squared_error")
+def no_weight_is_moved(student, rng):
+    """the gradient comes from the errors once, not from the loss at moved weights"""
+    x, y, w = rng.normal(size=(1, 40)), rng.normal(size=1), rng.normal(size=40)
+    got = ask_without_differences(student, "mse_gradient", x, y, w, of="w", at=2)
+    close(
+        got, 2 * x.T @ (x @ w - y), called="mse_gradient of one point", hint="Its error, times x."
+    )
+
+
+@check("mse_gradient", requires="the_gradient_of_the_mean_squared_error")
 def its_data_stay_as_they_are(student, rng):
     """asked again with the same arrays, it gives the same gradient"""
     x, y = draw_points(rng)
@@ -123,15 +141,20 @@ def descend_in_bowl(slopes, start, lr, steps):
     """Return (path, start afterwards) of descent in a bowl with these slopes."""
     import numpy as np
 
-    w = start.copy()
-    path = descend(lambda w: slopes * w, w, lr, steps)
-    return np.array(path), w
+    w, calls = start.copy(), [0]
+
+    def gradient(w):
+        calls[0] += 1
+        return w if slopes is None else slopes * w  # half of w @ w has w itself as its gradient
+
+    path = descend(gradient, w, lr, steps)
+    return np.array(path), w, calls[0]
 
 
 def ask_descend(student, rng, steps=6):
     slopes, start = rng.uniform(0.5, 2.0, size=3), rng.normal(size=3)
     lr = float(rng.uniform(0.1, 0.4))
-    got, after = student.probe(descend_in_bowl, slopes=slopes, start=start, lr=lr, steps=steps)
+    got, after, _ = student.probe(descend_in_bowl, slopes=slopes, start=start, lr=lr, steps=steps)
     factors = (1 - lr * slopes) ** np.arange(steps + 1)[:, None]
     return got, after, start, start * factors
 
@@ -160,6 +183,11 @@ def the_start_is_not_modified(student, rng):
     """the array passed in as w is the same afterwards"""
     _, after, start, _ = ask_descend(student, rng)
     close(after, start, called="w after descend", hint="Make a new array for each step.")
+    bowl = {"slopes": None, "start": start, "lr": 0.25, "steps": 6}
+    got, *_ = student.probe(descend_in_bowl, **bowl)
+    expected = start * 0.75 ** np.arange(7)[:, np.newaxis]
+    hint = "That function returned the very array that it was given. Which step writes into it?"
+    close(got, expected, called="path of descend where the gradient is w", hint=hint)
 
 
 @check("descend", hidden=True, requires="each_step_goes_against_the_gradient")
@@ -173,9 +201,14 @@ def no_steps_are_a_path_too(student, rng):
 def all_steps_are_in_the_path(student, rng):
     """where the gradient is zero the path has a row for each step as well"""
     bowl = {"slopes": np.ones(3), "start": np.zeros(3), "lr": 0.1, "steps": 5}
-    got, _ = student.probe(descend_in_bowl, **bowl)
+    got, _, calls = student.probe(descend_in_bowl, **bowl)
     hint = "The caller said how many steps to take. May the walk end before?"
     close(got, np.zeros((6, 3)), called="descend from the minimum, 5 steps", hint=hint)
+    if calls > 12:
+        raise Feedback(
+            f"descend asked for the gradient {calls} times in 5 steps.",
+            hint="Where does the next step begin: at the start, or at the last row of the path?",
+        )
 
 
 @check("largest_lr", weight=2)
@@ -323,7 +356,7 @@ def wrong_gradients_do_not(student, rng):
         1.0005: "Rounding leaves many more digits equal: how wrong may a rule be to pass you?",
         0.0: "A gradient that is missing altogether is as wrong as can be.",
     }
-    for size in (1.0, 1e8, 1e-8):
+    for size in (1.0, 1e8, 1e-8, 1e-20):
         a = size * rng.normal(size=(3, 4))
         for factor, what in ((-1.0, "a wrong sign"), (1.0005, "a factor 1.0005"), (0.0, "zeros")):
             hint = hints[factor] if size >= 1 else near
@@ -334,11 +367,10 @@ def wrong_gradients_do_not(student, rng):
 @check("agree", requires="equal_gradients_agree")
 def the_tolerance_is_the_length_of_the_difference(student, rng):
     """the border lies where the formula says"""
-    a = rng.normal(size=50)
-    across = rng.normal(size=50)
-    across *= np.linalg.norm(a) / np.linalg.norm(across)
     hint = "Length of the difference, against tolerance times the longer of the two."
     for tolerance in (1e-6, 1e-3):
+        a, across = rng.normal(size=(2, 50))
+        across *= np.linalg.norm(a) / np.linalg.norm(across)
         options = () if tolerance == 1e-6 else (tolerance,)
         near, far = a + 0.98 * tolerance * across, a + 1.02 * tolerance * across
         must_agree(
@@ -350,6 +382,20 @@ def the_tolerance_is_the_length_of_the_difference(student, rng):
     must_agree(student, a, 2.0 * a, "a and 2 a with a tolerance of 0.51", hint, 0.51)
     must_agree(student, 2.0 * a, a, "2 a and a with a tolerance of 0.51", hint, 0.51)
     must_differ(student, a, 2.0 * a, "a and 2 a with a tolerance of 0.49", hint, 0.49)
+    one, two = np.array([1.0]), np.array([2.0])
+    hint = "Here both sides of the formula are 1, and it says <=."
+    must_agree(student, one, two, "[1.] and [2.] with a tolerance of 0.5", hint, 0.5)
+    a = rng.uniform(1, 2) * np.ones((4, 4))  # all of it in one direction, the difference in four
+    far = a + 1.02e-3 * np.linalg.norm(a) * np.eye(4) / 2.0
+    hint = "The length of a matrix is the root of all its squares' sum: norm(m), and no other norm."
+    must_differ(student, a, far, "matrices 1.02 tolerances (0.001) apart", hint, 1e-3)
+
+
+@check("agree", requires="equal_gradients_agree")
+def both_gradients_stay_as_they_are(student, rng):
+    """asked again with the same gradients, it says the same"""
+    a = rng.normal(size=(2, 3))
+    must_be_the_same_again(student, "agree", (a, a * (1 + 1e-9)), True)
 
 
 @check("agree", requires="equal_gradients_agree")
@@ -420,6 +466,15 @@ def the_gradient_is_probability_minus_one_hot(student, rng):
         )
 
 
+@check("cross_entropy", requires="the_gradient_is_probability_minus_one_hot")
+def no_logit_is_moved(student, rng):
+    """the gradient comes from the probabilities, not from the loss at moved logits"""
+    logits, labels = draw_logits(rng, 2, 40)
+    _, grad = ask_without_differences(student, "cross_entropy", logits, labels, of="logits")
+    expected = (softmax(logits) - np.eye(40)[labels]) / 2
+    close(grad, expected, called="gradient by logits (2, 40)", hint="p, less 1 at the label.")
+
+
 @check("cross_entropy", requires="the_loss_is_the_mean_negative_log_probability")
 def large_logits_do_no_harm(student, rng):
     """logits of a thousand give finite numbers"""
@@ -452,18 +507,18 @@ def a_hopeless_picture_has_a_finite_loss(student, rng):
 
 @check("cross_entropy", requires="the_gradient_is_probability_minus_one_hot")
 def the_logits_are_not_modified(student, rng):
-    """the logits are the same afterwards"""
-    logits, labels = draw_logits(rng)
-    after = student.probe(get_logits_after, logits=logits, labels=labels)
-    close(
-        after, logits, called="logits after cross_entropy", hint="Which of your steps is in place?"
-    )
+    """the logits, and the labels, are the same afterwards"""
+    given = draw_logits(rng)
+    after = student.probe(get_arguments_after, logits=given[0], labels=given[1])
+    for name, got, before in zip(("logits", "labels"), after, given, strict=True):
+        hint = "Which of your steps is in place?"
+        close(got, before, called=f"{name} after cross_entropy", hint=hint)
 
 
-def get_logits_after(logits, labels):
-    own_logits = logits.copy()
-    cross_entropy(own_logits, labels)
-    return own_logits
+def get_arguments_after(logits, labels):
+    arguments = logits.copy(), labels.copy()
+    cross_entropy(*arguments)
+    return list(arguments)
 
 
 def draw_two_layers(rng, n=5, d=4, h=6, c=3):
@@ -477,8 +532,8 @@ def draw_two_layers(rng, n=5, d=4, h=6, c=3):
     return [w1, b1, w2, b2], x, hidden, out_grad, expected
 
 
-def count_uses(name, params, arguments):
-    """Return what a function of the parameters gives, and how often it used the first of them."""
+def count_uses(name, arguments, at):
+    """Return what a function gives, and how often it used its argument `at`, or that list's first."""
     import numpy as np
 
     uses = []
@@ -493,20 +548,32 @@ def count_uses(name, params, arguments):
             uses.append(function.__name__)
             return super().__array_function__(function, types, args, kwargs)
 
-    result = globals()[name]([params[0].view(Watched), *params[1:]], *arguments)
+    value = arguments[at]
+    if isinstance(value, list):
+        arguments[at] = [value[0].view(Watched), *value[1:]]
+    else:
+        arguments[at] = value.view(Watched)
+    result = globals()[name](*arguments)
+    if isinstance(result, Watched):
+        return np.asarray(result), len(uses)
     if not isinstance(result, (list, tuple)):
         return result, len(uses)
     return [np.asarray(g) if isinstance(g, Watched) else g for g in result], len(uses)
 
 
-def ask_without_differences(student, name, params, *arguments):
-    """Return what `name` gives; raise Feedback if it runs the network once a number of the first w."""
-    got, uses = student.probe(count_uses, name=name, params=params, arguments=list(arguments))
-    if uses >= max(2 * params[0].size, 32):
+def ask_without_differences(student, name, *arguments, of="w1", at=0):
+    """Return what `name` gives; raise Feedback if it computes the loss once a number of `of`.
+
+    `of` is what the learner calls argument `at`, or the first array of it.
+    """
+    value = arguments[at]
+    size = value[0].size if isinstance(value, list) else value.size
+    got, uses = student.probe(count_uses, name=name, arguments=list(arguments), at=at)
+    if uses >= max(2 * size, 32):
         raise Feedback(
-            f"{name} used w1 of {params[0].size} numbers {uses} times: that is a numerical "
-            "gradient, at two runs a number.",
-            hint="Which products of matrices give all numbers of a gradient at once?",
+            f"{name} used {of} of {size} numbers {uses} times: that is a numerical gradient, at "
+            "two runs a number.",
+            hint="Which formula of the text gives all its numbers at once?",
         )
     return got
 
@@ -617,11 +684,12 @@ def the_order_is_random(student, rng):
         )
 
 
-def run_sgd_step(params, grads, lr):
+def run_sgd_step(params, grads, lr, steps=1):
     """Return (params afterwards, grads afterwards): the very arrays that were passed."""
     own_params, slopes = [p.copy() for p in params], [g.copy() for g in grads]
     arrays = list(own_params)  # whoever else holds the arrays knows nothing of the list
-    sgd_step(own_params, slopes, lr)
+    for _ in range(steps):
+        sgd_step(own_params, slopes, lr)
     return arrays, slopes
 
 
@@ -654,18 +722,31 @@ def the_gradients_are_left_alone(student, rng):
     close(after, grads, called="grads after sgd_step", hint="Which of your steps is in place?")
 
 
+@check("sgd_step", requires="a_step_goes_downhill_in_place")
+def a_second_step_is_like_the_first(student, rng):
+    """with the same gradients, a second step moves the same arrays as far again"""
+    params, grads, lr, _ = ask_sgd_step(student, rng)
+    after, _ = student.probe(run_sgd_step, params=params, grads=grads, lr=lr, steps=2)
+    expected = [p - 2 * lr * g for p, g in zip(params, grads, strict=True)]
+    hint = "What does a step leave behind, in the list or elsewhere, that the next one finds?"
+    close(after, expected, called="params after two steps", hint=hint)
+
+
 # ---- 6. Any depth
 
 
 def draw_deep_network(rng, sizes, skip):
-    """Return (params, notes, out_grad), the notes as `deep_forward` would write them."""
+    """Return (params, notes, out_grad), the notes as `deep_forward` would write them.
+
+    The skip of layer k, the first being 0, is the k-th power of `skip`: no two are alike.
+    """
     params, notes, x = [], [], rng.normal(size=(5, sizes[0]))
     for depth, (n_in, n_out) in enumerate(pairwise(sizes)):
         w, b = rng.normal(size=(n_in, n_out)), rng.normal(size=n_out)
         z = x @ w + b
         last = depth == len(sizes) - 2
         is_open = np.ones_like(z, dtype=bool) if last else z > 0
-        way_round = skip if depth and not last else 0.0
+        way_round = skip**depth if depth and not last else 0.0
         params += [w, b]
         notes.append((x, is_open, way_round))
         x = z * is_open + (way_round * x if way_round else 0.0)

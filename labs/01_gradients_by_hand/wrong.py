@@ -18,6 +18,13 @@ def closed_form(x, y):
     return np.linalg.solve(x.T @ x, x.T @ (y - y.mean()))
 
 
+# %% wrong="scales_the_points_in_place" question="closed_form" check="the_points_stay_as_they_are" says="handed in"
+def closed_form(x, y):
+    largest = np.abs(x).max()
+    x /= largest
+    return np.linalg.solve(x.T @ x, x.T @ y) / largest
+
+
 # %% wrong="gradient_of_the_sum" question="mse_gradient" check="the_gradient_of_the_mean_squared_error" says="gradient that of a sum"
 def mse_gradient(x, y, w):
     return 2 * x.T @ (x @ w - y)
@@ -42,6 +49,12 @@ def mse_gradient(x, y, w):
 def mse_gradient(x, y, w):
     y -= x @ w
     return -2 / len(y) * x.T @ y
+
+
+# %% wrong="slope_by_differences_again" question="mse_gradient" check="no_weight_is_moved" says="numerical gradient"
+def mse_gradient(x, y, w):
+    moves = 1e-3 * np.eye(len(w))
+    return np.array([mse(x, y, w + move) - mse(x, y, w - move) for move in moves]) / 2e-3
 
 
 # %% wrong="the_same_array_every_time" question="descend" check="each_step_goes_against_the_gradient" says="an array of its own"
@@ -94,6 +107,24 @@ def descend(gradient, w, lr, steps):
             break
         path.append(path[-1] - lr * slope)
     return np.array(path)
+
+
+# %% wrong="writes_into_the_gradient" question="descend" check="the_start_is_not_modified" says="very array"
+def descend(gradient, w, lr, steps):
+    path = [w.copy()]
+    for _ in range(steps):
+        step = gradient(path[-1])
+        step *= lr
+        path.append(path[-1] - step)
+    return np.array(path)
+
+
+# %% wrong="walks_from_the_start_each_time" question="descend" check="all_steps_are_in_the_path" says="Where does the next step begin"
+def descend(gradient, w, lr, steps):
+    def place(n):
+        return w if n == 0 else place(n - 1) - lr * gradient(place(n - 1))
+
+    return np.array([place(n) for n in range(steps + 1)])
 
 
 # %% wrong="where_one_step_is_enough" question="largest_lr" check="the_edge_is_where_the_steepest_direction_stops_shrinking" says="half of what it should be"
@@ -240,6 +271,40 @@ def agree(by_hand, numerical, tolerance=1e-6):
     return bool(np.linalg.norm(by_hand - numerical) <= tolerance * longer)
 
 
+# %% wrong="adds_a_little_below" question="agree" check="wrong_gradients_do_not" says="Near a minimum"
+def agree(by_hand, numerical, tolerance=1e-6):
+    if by_hand.shape != numerical.shape:
+        return False
+    longer = max(np.linalg.norm(by_hand), np.linalg.norm(numerical), 1e-12)
+    return bool(np.linalg.norm(by_hand - numerical) / longer <= tolerance)
+
+
+# %% wrong="largest_singular_value" question="agree" check="the_tolerance_is_the_length_of_the_difference" says="no other norm"
+def agree(by_hand, numerical, tolerance=1e-6):
+    if by_hand.shape != numerical.shape:
+        return False
+    order = 2 if by_hand.ndim == 2 else None
+    longer = max(np.linalg.norm(by_hand, order), np.linalg.norm(numerical, order))
+    return bool(np.linalg.norm(by_hand - numerical, order) <= tolerance * longer)
+
+
+# %% wrong="less_and_not_equal" question="agree" check="the_tolerance_is_the_length_of_the_difference" says="it says <="
+def agree(by_hand, numerical, tolerance=1e-6):
+    if by_hand.shape != numerical.shape:
+        return False
+    longer = max(np.linalg.norm(by_hand), np.linalg.norm(numerical))
+    return bool(longer == 0 or np.linalg.norm(by_hand - numerical) < tolerance * longer)
+
+
+# %% wrong="subtracts_in_place" question="agree" check="both_gradients_stay_as_they_are" says="handed in"
+def agree(by_hand, numerical, tolerance=1e-6):
+    if by_hand.shape != numerical.shape:
+        return False
+    longer = max(np.linalg.norm(by_hand), np.linalg.norm(numerical))
+    by_hand -= numerical
+    return bool(np.linalg.norm(by_hand) <= tolerance * longer)
+
+
 # %% wrong="overflows" question="cross_entropy" check="large_logits_do_no_harm" says="exp overflows"
 def cross_entropy(logits, labels):
     rows = np.arange(len(labels))
@@ -303,6 +368,25 @@ def cross_entropy(logits, labels):
     loss = (np.log(exp.sum(axis=1)) - logits[rows, labels]).mean()
     p[rows, labels] -= 1
     return loss, p / len(labels)
+
+
+# %% wrong="numerical_all_the_way" question="cross_entropy" check="no_logit_is_moved" says="numerical gradient"
+def cross_entropy(logits, labels):
+    def loss(z):
+        return np.mean(np.logaddexp.reduce(z, axis=1) - z[np.arange(len(labels)), labels])
+
+    return loss(logits), numerical_gradient(loss, logits)
+
+
+# %% wrong="turns_labels_into_places" question="cross_entropy" check="the_logits_are_not_modified" says="labels after"
+def cross_entropy(logits, labels):
+    largest = logits.max(axis=1, keepdims=True)
+    total = np.exp(logits - largest).sum(axis=1, keepdims=True)
+    grad = np.exp(logits - largest) / total
+    labels += logits.shape[1] * np.arange(len(labels))
+    grad.flat[labels] -= 1
+    loss = np.mean(np.log(total) + largest) - np.mean(logits.flat[labels])
+    return loss, grad / len(labels)
 
 
 # %% wrong="no_relu_on_the_way_back" question="backward" check="the_first_layer_has_its_gradients" says="through the ReLU"
@@ -402,6 +486,25 @@ def sgd_step(params, grads, lr):
         param -= grad
 
 
+# %% wrong="copies_into_the_list" question="sgd_step" check="a_second_step_is_like_the_first" says="the next one finds"
+def sgd_step(params, grads, lr):
+    for i, grad in enumerate(grads):
+        params[i] -= lr * grad
+        params[i] = params[i].copy()
+
+
+# %% wrong="goes_on_by_itself" question="sgd_step" check="a_second_step_is_like_the_first" says="the next one finds"
+moving = {}
+
+
+def sgd_step(params, grads, lr):
+    for i, grad in enumerate(grads):
+        moving[i] = (
+            0.9 * moving.get(i, 0.0) + grad if np.shape(moving.get(i)) == grad.shape else grad
+        )
+        params[i] -= lr * moving[i]
+
+
 # %% wrong="forgets_the_way_round" question="deep_backward" check="both_users_of_a_value_send_their_share" says="went two ways"
 def deep_backward(params, notes, out_grad):
     grads = []
@@ -450,4 +553,15 @@ def deep_backward(params, notes, out_grad):
         inner = out_grad * is_open
         grads = [x.T @ inner, inner.sum(axis=0), *grads]
         out_grad = inner @ w.T + (skip * out_grad if skip else 0.0)
+    return grads
+
+
+# %% wrong="one_skip_for_all_layers" question="deep_backward" check="a_deep_network_with_skips" says="each way"
+def deep_backward(params, notes, out_grad):
+    grads, skip = [], notes[min(1, len(notes) - 1)][2]
+    for i in reversed(range(len(notes))):
+        x, is_open, _ = notes[i]
+        inner = out_grad * is_open
+        grads = [x.T @ inner, inner.sum(axis=0), *grads]
+        out_grad = inner @ params[2 * i].T + (skip * out_grad if 0 < i < len(notes) - 1 else 0.0)
     return grads
