@@ -1,5 +1,6 @@
 """Checks of lab 08. The judge is the network: bytes, messages, order and peers are facts."""
 
+import pickletools
 from itertools import product
 
 import numpy as np
@@ -55,6 +56,23 @@ def count_rounds(messages):
     return last
 
 
+def count_chain(steps):
+    """Return how many messages follow each other: each sent by a rank that waited for the one before."""
+    todo = {rank: [s for s in steps if s.rank == rank] for rank in {s.rank for s in steps}}
+    on_the_way, heard = {}, dict.fromkeys(todo, 0)
+    moved = True
+    while moved:
+        moved = False
+        for rank, own in todo.items():
+            while own and (own[0].kind != "ask" or on_the_way.get((own[0].peer, rank))):
+                step, moved = own.pop(0), True
+                if step.kind == "send":
+                    on_the_way.setdefault((rank, step.peer), []).append(heard[rank] + 1)
+                elif step.kind == "ask":
+                    heard[rank] = max(heard[rank], on_the_way[step.peer, rank].pop(0))
+    return max(heard.values(), default=0)
+
+
 def is_same(got, expected):
     """Return whether a copy, or a sum of whole numbers, is the one expected: no bit differs."""
     return np.array_equal(got, expected)
@@ -85,6 +103,27 @@ def require_sends(run, rank, messages, n_bytes, called):
         raise Feedback(
             f"{called}: rank {rank} sent {run.bytes_sent(rank)} bytes, expected {n_bytes}. "
             "What does the receiver need of the array?"
+        )
+
+
+def require_sends_over(run, called):
+    """Raise Feedback unless each rank waited for the end of all of its sends; needs `steps`."""
+    kinds = [(step.rank, step.kind) for step in run.steps]
+    for rank in range(len(run.results)):
+        if kinds.count((rank, "over")) < kinds.count((rank, "send")):
+            raise Feedback(
+                f"{called}: rank {rank} returns while a send that it started may still be going "
+                "on: the caller may change x, and the other rank would get a mixture. Who waits "
+                "for the send?"
+            )
+
+
+def require_dtype(got, dtype, name):
+    """Raise Feedback unless `got` has the dtype of what went in."""
+    if np.asarray(got).dtype != dtype:
+        raise Feedback(
+            f"{name} of {dtype} returned {np.asarray(got).dtype}. Which of your steps makes floats "
+            "of whatever it gets?"
         )
 
 
@@ -157,6 +196,17 @@ def nothing_beyond_is_read(student, rng):
 
 
 @check("read_exactly", requires="as_many_bytes_as_were_asked_for")
+def a_read_asks_for_many_bytes(student, rng):
+    """where many bytes are there, few calls of read take them"""
+    _, _, calls = ask_read_exactly(student, rng.bytes(2000), 2000, 2000)
+    if len(calls) > 200:
+        raise Feedback(
+            f"read_exactly(read, 2000) called read {len(calls)} times, where all bytes were there. "
+            "Each call asks the operating system: how many bytes may you ask for at once?"
+        )
+
+
+@check("read_exactly", requires="as_many_bytes_as_were_asked_for")
 def the_end_of_the_stream_is_an_error(student, rng):
     """a stream that ends too soon raises ConnectionError"""
     for n_data in (0, 9):
@@ -222,6 +272,7 @@ def draw_samples(rng):
     """Return arrays of several kinds."""
     return [
         rng.normal(size=(2, 3)),
+        rng.normal(size=(2, 3)),
         rng.normal(size=7).astype(np.float32),
         rng.integers(-9, 9, size=(1, 2, 2)),
         np.array(rng.normal()),
@@ -233,9 +284,18 @@ def draw_samples(rng):
 @check("message", weight=3)
 def an_array_arrives_as_it_was(student, rng):
     """dtype, shape and elements arrive, message by message, however few bytes at a time"""
-    for most in (5, 10_000):
+    for most in (10_000, 5, 1):
         messages = draw_samples(rng)
-        results, marks, _ = ask_round_trip(student, messages, most)
+        try:
+            results, marks, _ = ask_round_trip(student, messages, most)
+        except StudentError as error:
+            if most > 1:
+                raise
+            raise Feedback(
+                f"where read gives one byte at a time, recv_array raised {error.type_name}. Does "
+                "each read of yours go on until it has all that it needs? You have a function "
+                "for that."
+            ) from error
         for x, (y, dtype, _, at), mark in zip(messages, results, marks, strict=True):
             what = f"an array of {x.dtype} and shape {x.shape}"
             if dtype != str(x.dtype):
@@ -257,11 +317,13 @@ def strides_do_not_matter(student, rng):
     """a transposed or sliced array, or one of turned bytes, arrives as what it shows, writable"""
     x = rng.normal(size=(4, 3))
     results = ask_round_trip(student, [x], 1 << 16, turn=True)[0]
-    (a, _, first, _), (b, _, second, _), (c, *_) = results
+    (a, _, first, _), (b, _, second, _), (c, dtype, *_) = results
     close(a, x.T, called="x.T after a trip", hint="In which order do the bytes of x lie in memory?")
     close(b, x[::2], called="x[::2] after a trip", hint="x[::2] is not all of x's memory.")
     hint = "dtype.name says how long a number is. Who says in which order its bytes stand?"
     close(c, x, called='x.astype(">f8") after a trip', hint=hint)
+    if dtype != ">f8":
+        raise Feedback(f'x.astype(">f8") arrived as {dtype}, which is another dtype. {hint}')
     if not (first and second):
         raise Feedback(
             "the array that recv_array returns cannot be written to: its memory belongs to the "
@@ -269,9 +331,20 @@ def strides_do_not_matter(student, rng):
         )
 
 
+def holds_pickle(data):
+    """Return whether a pickle lies in these bytes, from its first to its last."""
+    for at in range(len(data) - 1):
+        if data[at] == 0x80 and 2 <= data[at + 1] <= 5:
+            try:
+                return bool(list(pickletools.genops(data[at:])))
+            except ValueError:
+                continue
+    return False
+
+
 @check("message", requires="an_array_arrives_as_it_was")
 def the_elements_travel_as_they_lie(student, rng):
-    """a message holds the array's own bytes and a header of at most 200"""
+    """a message holds the array's own bytes and a header of at most 200, and no pickle"""
     x = rng.normal(size=1000)
     _, marks, stream = ask_round_trip(student, [x], 4096)
     if x.tobytes() not in stream:
@@ -283,6 +356,11 @@ def the_elements_travel_as_they_lie(student, rng):
         raise Feedback(
             f"a message with {x.nbytes} bytes of elements is {marks[0]} bytes long. "
             "Dtype and shape need less."
+        )
+    if holds_pickle(stream):
+        raise Feedback(
+            "the message holds a pickle, which is a program: whoever reads it runs whatever a "
+            "stranger has written there. Which bytes say dtype and shape, and nothing else?"
         )
 
 
@@ -307,24 +385,33 @@ def long_shapes_and_odd_dtypes_arrive(student, rng):
 # ---- 2. exchange
 
 
-def exchange_in_pairs(comm, x):
-    """Exchange with the other rank of a pair: 0 and 1, 2 and 3."""
-    return exchange(comm, x, comm.rank ^ 1)
+def exchange_in_pairs(comm, x, apart=1):
+    """Exchange with the other rank of a pair: 0 and 1, 2 and 3; with 2 as `apart`, 0 and 2, ..."""
+    before = x.copy()
+    theirs = exchange(comm, x, comm.rank ^ apart)
+    return theirs, bool((x == before).all())
 
 
 @check("exchange", weight=2)
 def each_has_the_others_array(student, rng):
-    """both ranks return what the other one passed"""
+    """both ranks return what the other one passed, and keep their own"""
     inputs = draw_arrays(rng, 4)
-    run = student.ranks(exchange_in_pairs, 4, inputs, MESSAGES)
-    for rank, got in enumerate(run.results):
-        if not is_same(got, inputs[rank ^ 1]):
-            mine = " That is its own." if is_same(got, inputs[rank]) else ""
-            raise Feedback(
-                f"exchange between ranks {rank} and {rank ^ 1}: rank {rank} returned {got}, expected "
-                f"{inputs[rank ^ 1]}, the other's.{mine} What does recv give you?"
-            )
-        require_sends(run, rank, 1, inputs[rank].nbytes, "exchange")
+    for apart in (1, 2):
+        run = student.ranks(exchange_in_pairs, 4, [(x, apart) for x in inputs], MESSAGES)
+        for rank, (got, unchanged) in enumerate(run.results):
+            partner = rank ^ apart
+            if not is_same(got, inputs[partner]):
+                mine = " That is its own." if is_same(got, inputs[rank]) else ""
+                raise Feedback(
+                    f"exchange between ranks {rank} and {partner}: rank {rank} returned {got}, "
+                    f"expected {inputs[partner]}, the other's.{mine} What does recv give you?"
+                )
+            if not unchanged:
+                raise Feedback(
+                    f"exchange changed the x of rank {rank}. It belongs to the caller, who may need "
+                    "it again: what does exchange return?"
+                )
+            require_sends(run, rank, 1, inputs[rank].nbytes, "exchange")
 
 
 @check("exchange", weight=2, requires="each_has_the_others_array")
@@ -368,30 +455,42 @@ SIZES = ((4, 0), (3, 2), (5, 1), (1, 0), (2, 1))
 def everybody_has_the_roots_array(student, rng):
     """naive_broadcast returns the root's array on every rank, whichever rank is the root"""
     for n, root in SIZES:
-        (x,) = draw_arrays(rng, 1, (2, 3))
+        (x,) = draw_arrays(rng, 1, (2, 3), (np.float64, np.int32)[n % 2])
         inputs = [(x if rank == root else None, root) for rank in range(n)]
-        run = student.ranks("naive_broadcast", n, inputs, MESSAGES)
+        run = student.ranks("naive_broadcast", n, inputs, MESSAGES, steps=True)
         for rank, got in enumerate(run.results):
             if not is_same(got, x):
                 raise Feedback(
                     f"naive_broadcast over {n} ranks from root {root}: rank {rank} returned "
                     f"{got}, expected {x}. Who has x at the beginning, and who needs it?"
                 )
+            require_dtype(got, x.dtype, "naive_broadcast")
         for rank in range(n):
             many = n - 1 if rank == root else 0
             require_sends(
                 run, rank, many, many * x.nbytes, f"naive_broadcast from root {root} of {n}"
             )
+        require_sends_over(run, f"naive_broadcast from root {root} of {n}")
 
 
 @check("from_one", weight=2)
 def everybody_has_its_own_part(student, rng):
     """naive_scatter returns part r on rank r, and no part travels that is not needed there"""
+
+    def keep(comm, parts, root):
+        count = parts and len(parts)
+        return naive_scatter(comm, parts, root), count == (parts and len(parts))
+
     for n, root in SIZES:
         parts = draw_arrays(rng, n, (3,))
         inputs = [(parts if rank == root else None, root) for rank in range(n)]
-        run = student.ranks("naive_scatter", n, inputs, MESSAGES)
-        for rank, got in enumerate(run.results):
+        run = student.ranks(keep, n, inputs, MESSAGES, steps=True)
+        for rank, (got, unchanged) in enumerate(run.results):
+            if not unchanged:
+                raise Feedback(
+                    "naive_scatter took parts out of the list that it was given. It belongs to the "
+                    "caller, who may scatter it again: which way to a part leaves it there?"
+                )
             if not is_same(got, parts[rank]):
                 matches = [r for r, part in enumerate(parts) if is_same(got, part)]
                 what = f"part {matches[0]}" if matches else f"{got}"
@@ -404,6 +503,7 @@ def everybody_has_its_own_part(student, rng):
             require_sends(
                 run, rank, many, many * parts[0].nbytes, f"naive_scatter from root {root} of {n}"
             )
+        require_sends_over(run, f"naive_scatter from root {root} of {n}")
 
 
 @check("from_one", hidden=True)
@@ -423,7 +523,8 @@ def the_root_has_every_row(student, rng):
     """naive_gather returns rank r's array as row r at the root, and None elsewhere"""
     for k, (n, root) in enumerate(SIZES):
         inputs = draw_arrays(rng, n, (2, 2), (np.float64, np.int64)[k % 2])
-        run = student.ranks("naive_gather", n, [(x, root) for x in inputs], MESSAGES)
+        run = student.ranks("naive_gather", n, [(x, root) for x in inputs], MESSAGES, steps=True)
+        require_sends_over(run, f"naive_gather at root {root} of {n}")
         for rank, got in enumerate(run.results):
             if rank != root and got is not None:
                 raise Feedback(
@@ -460,8 +561,8 @@ def the_root_has_every_row(student, rng):
 def the_root_has_the_sum(student, rng):
     """naive_reduce returns the sum over all ranks at the root, and None elsewhere"""
     for n, root in SIZES:
-        inputs = draw_arrays(rng, n)
-        run = student.ranks("naive_reduce", n, [(x, root) for x in inputs], MESSAGES)
+        inputs = draw_arrays(rng, n, dtype=(np.float64, np.int64)[n % 2])
+        run = student.ranks("naive_reduce", n, [(x, root) for x in inputs], MESSAGES, steps=True)
         require_sum_at_root("naive_reduce", run, inputs, root)
         for rank in range(n):
             many = 0 if rank == root else 1
@@ -481,6 +582,8 @@ def require_sum_at_root(name, run, inputs, root):
             )
     got = run.results[root]
     if is_same(got, sum(inputs)):
+        require_dtype(got, inputs[0].dtype, name)
+        require_sends_over(run, f"{name} at root {root} of {n}")
         return
     ranks = find_contributors(got, inputs)
     if ranks is None:
@@ -506,7 +609,8 @@ def any_operation_and_x_is_kept(student, rng):
 
 def compare_operations(name, student, rng, keep, n):
     """Raise Feedback unless each operation is that of NumPy, and x is kept."""
-    inputs = [rng.uniform(0.5, 2.0, size=4) for _ in range(n)]
+    signs = np.array([1.0, -1.0, -1.0, 1.0])  # of some elements all ranks have a negative one
+    inputs = [signs * rng.uniform(0.5, 2.0, size=4) for _ in range(n)]
     for op, combine in (("max", np.maximum), ("min", np.minimum), ("prod", np.multiply)):
         run = student.ranks(keep, n, [(x, 1, op) for x in inputs], MESSAGES)
         if not all(unchanged for _, unchanged in run.results):
@@ -538,7 +642,9 @@ def the_tree_reaches_everybody(student, rng):
             n,
             [(x if rank == root else None, root) for rank in range(n)],
             MESSAGES,
+            steps=True,
         )
+        require_sends_over(run, f"tree_broadcast over {n} ranks from root {root}")
         for rank, got in enumerate(run.results):
             if not is_same(got, x):
                 raise Feedback(
@@ -593,8 +699,8 @@ def the_whole_array_travels(student, rng):
 def the_root_of_the_tree_has_the_sum(student, rng):
     """the root returns the sum over all ranks, the others None, for any n and any root"""
     for n, root in TREES:
-        inputs = draw_arrays(rng, n)
-        run = student.ranks("tree_reduce", n, [(x, root) for x in inputs], MESSAGES)
+        inputs = draw_arrays(rng, n, dtype=(np.float64, np.int64)[n % 2])
+        run = student.ranks("tree_reduce", n, [(x, root) for x in inputs], MESSAGES, steps=True)
         require_sum_at_root("tree_reduce", run, inputs, root)
         for rank in range(n):
             many = 0 if rank == root else 1
@@ -679,7 +785,8 @@ def the_rows_double_each_round(student, rng):
     """lg n messages a rank, to rank ^ 1, rank ^ 2, rank ^ 4, ..., with 1, 2, 4, ... rows"""
     for n in (8, 4):
         inputs = draw_arrays(rng, n, (3,))
-        run = student.ranks("all_gather", n, inputs, MESSAGES)
+        run = student.ranks("all_gather", n, inputs, MESSAGES, steps=True)
+        require_sends_over(run, f"all_gather over {n}")
         for rank in range(n):
             messages = [m for m in run.messages if m.src == rank]
             require_sends(
@@ -757,7 +864,8 @@ def half_the_rows_are_given_away_each_round(student, rng):
     """lg n messages a rank, to the farthest partner first, with n/2, n/4, ..., 1 rows"""
     for n in (8, 4):
         inputs = draw_arrays(rng, n, (n, 2))
-        run = student.ranks("reduce_scatter", n, inputs, MESSAGES)
+        run = student.ranks("reduce_scatter", n, inputs, MESSAGES, steps=True)
+        require_sends_over(run, f"reduce_scatter over {n}")
         row = inputs[0][0].nbytes
         for rank in range(n):
             require_sends(run, rank, n.bit_length() - 1, (n - 1) * row, f"reduce_scatter over {n}")
@@ -797,9 +905,36 @@ def any_operation_in_halves(student, rng):
                 )
 
 
+@check("reduce_scatter", requires="each_rank_has_its_row_of_the_sum")
+def rows_of_any_shape_and_dtype(student, rng):
+    """a row may have any shape and dtype, and comes back as it is"""
+    for shape, dtype in (((), np.float64), ((2, 3), np.int64), ((0,), np.float32)):
+        inputs = draw_arrays(rng, 4, (4, *shape), dtype)
+        run = student.ranks("reduce_scatter", 4, inputs, MESSAGES)
+        for rank, got in enumerate(run.results):
+            called = f"reduce_scatter of {np.dtype(dtype)} of shape {(4, *shape)}: rank {rank}"
+            if np.shape(got) != shape or not is_same(got, sum(inputs)[rank]):
+                raise Feedback(
+                    f"{called} returned shape {np.shape(got)}, or another row than its own of the "
+                    f"sum, expected shape {shape}. Which step needs rows of one axis?"
+                )
+            require_dtype(got, np.dtype(dtype), "reduce_scatter")
+
+
 def run_barrier(comm, nothing):
     """Return whose arrival this rank has heard of when its barrier ends, as bits."""
     import numpy
+
+    class Heard:
+        def __init__(self, work):
+            self.work = work
+
+        def wait(self, timeout_s=None):
+            Gossip.known |= int(self.work.wait()[0])
+            return numpy.empty(0)
+
+        def test(self):
+            return self.work.test()
 
     class Gossip:
         rank, size = comm.rank, comm.size
@@ -812,8 +947,10 @@ def run_barrier(comm, nothing):
             return comm.isend(numpy.array([Gossip.known]), dst)
 
         def recv(self, src):
-            Gossip.known |= int(comm.recv(src)[0])
-            return numpy.empty(0)
+            return Heard(comm.irecv(src)).wait()
+
+        def irecv(self, src):
+            return Heard(comm.irecv(src))
 
         def sendrecv(self, x, dst, src):
             self.send(x, dst)
@@ -856,7 +993,7 @@ def lg_n_rounds_of_empty_messages(student, rng):
         barrier(comm)
 
     for n in (8, 5, 2, 1):
-        run = student.ranks(call_barrier, n, [0] * n, MESSAGES)
+        run = student.ranks(call_barrier, n, [0] * n, MESSAGES, steps=True)
         for rank in range(n):
             least = (n - 1).bit_length()
             if run.messages_sent(rank) > least:
@@ -869,6 +1006,11 @@ def lg_n_rounds_of_empty_messages(student, rng):
                     f"barrier over {n} ranks: rank {rank} sent {run.bytes_sent(rank)} bytes. The "
                     "message itself is the news: what needs to be in it?"
                 )
+        if (chain := count_chain(run.steps)) > least:
+            raise Feedback(
+                f"barrier over {n} ranks: {chain} messages follow each other, {least} are enough. "
+                "Do some ranks report first, and only then hear? What can all of them do at once?"
+            )
 
 
 # ---- 6. broadcast_time, crossover_bytes
@@ -1014,13 +1156,14 @@ def no_more_travels_than_rows(student, rng):
     """each rank sends 2(n-1)/n of the parameters' bytes: gradients there, parameters back"""
     n, size = 4, 16
     params, grads, momentum, _, _ = draw_training(rng, n, size)
+    params, *grads, momentum = (x.astype(np.float32) for x in (params, *grads, momentum))
     rows = momentum.reshape(n, -1)
     run = student.ranks("sharded_step", n, [(params, grads[r], rows[r]) for r in range(n)])
     for rank in range(n):
-        if run.bytes_sent(rank) > 2 * (n - 1) * size * 8 // n:
+        if run.bytes_sent(rank) > 2 * (n - 1) * size * 4 // n:
             raise Feedback(
-                f"sharded_step: rank {rank} sent {run.bytes_sent(rank)} bytes for {size * 8} bytes "
-                "of parameters. Which rows of the gradients does a rank need, and which rows of "
+                f"sharded_step: rank {rank} sent {run.bytes_sent(rank)} bytes for {size * 4} bytes "
+                "of float32 parameters. Which rows of the gradients does a rank need, and which rows of "
                 "the parameters does it have to tell the others?"
             )
 

@@ -151,7 +151,7 @@ def read_exactly(read, n):
 q.check("read_exactly")
 
 # %% [markdown]
-# You choose the form of the header; `json.dumps([x.dtype.str, x.shape]).encode()` makes bytes of dtype and shape, but `recv_array` has to know how many bytes. (`pickle` would run any code that a stranger puts into the bytes.)
+# You choose the form of the header; `json.dumps([x.dtype.str, x.shape]).encode()` makes bytes of dtype and shape, but `recv_array` has to know how many bytes. (Not `pickle`: it would run any code that a stranger puts into the bytes.)
 
 
 # %% question="message" points="5" defines="send_array recv_array" hint1="The receiver first has to learn how long the header is. How many bytes do you give to that number, so that they are always as many?" hint2="(5).to_bytes(4, \"big\") makes four bytes of a number, int.from_bytes(b, \"big\") the number of bytes." hint3="x.tobytes() gives the elements in C order, whatever x's strides are. np.frombuffer(data, dtype).reshape(shape) is their inverse, but read-only: a copy is not."
@@ -190,15 +190,17 @@ q.check("message")
 
 
 # %%
-class Sending:
-    """A send that goes on in the background until `wait` returns."""
+class Started:
+    """A call that goes on in the background; `wait` returns what it gives."""
 
-    def __init__(self, send, x, dst):
-        self.thread = Thread(target=send, args=(x, dst), daemon=True)
+    def __init__(self, call, *args):
+        self.gave = []
+        self.thread = Thread(target=lambda: self.gave.append(call(*args)), daemon=True)
         self.thread.start()
 
     def wait(self):
         self.thread.join()
+        return self.gave[0]
 
 
 # %%
@@ -213,11 +215,18 @@ class Wired:
         self.bytes_sent, self.messages_sent = self.bytes_sent + x.nbytes, self.messages_sent + 1
         send_array(self.wires[dst].sendall, x)
 
-    def isend(self, x, dst):
-        return Sending(self.send, x, dst)
-
     def recv(self, src):
         return recv_array(self.wires[src].recv)
+
+    def isend(self, x, dst):
+        return Started(self.send, x, dst)
+
+    def irecv(self, src):
+        return Started(self.recv, src)
+
+    def sendrecv(self, x, dst, src):
+        work = self.isend(x, dst)
+        return [self.recv(src), work.wait()][0]
 
 
 # %%

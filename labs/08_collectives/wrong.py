@@ -36,6 +36,17 @@ def read_exactly(read, n):
     return data
 
 
+# %% wrong="byte_by_byte" question="read_exactly" check="a_read_asks_for_many_bytes" says="how many bytes may you ask for"
+def read_exactly(read, n):
+    got = b""
+    while len(got) < n:
+        piece = read(1)
+        if not piece:
+            raise ConnectionError("read: the stream ended.")
+        got += piece
+    return got
+
+
 # %% wrong="always_float64" question="message" check="an_array_arrives_as_it_was" says="Does your header say the dtype"
 def send_array(write, x):
     header = json.dumps(x.shape).encode()
@@ -105,6 +116,62 @@ def recv_array(read):
     return np.frombuffer(read_exactly(read, n_bytes), dtype).reshape(shape).copy()
 
 
+# %% wrong="reads_the_length_at_once" question="message" check="an_array_arrives_as_it_was" says="You have a function for that"
+def send_array(write, x):
+    header = json.dumps([x.dtype.str, x.shape]).encode()
+    write(len(header).to_bytes(4, "big") + header + x.tobytes())
+
+
+def recv_array(read):
+    dtype, shape = json.loads(read_exactly(read, int.from_bytes(read(4), "big")))
+    n_bytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    return np.frombuffer(read_exactly(read, n_bytes), dtype).reshape(shape).copy()
+
+
+# %% wrong="turns_the_bytes" question="message" check="strides_do_not_matter" says="another dtype"
+def send_array(write, x):
+    x = x.astype(x.dtype.newbyteorder("="))
+    header = json.dumps([x.dtype.str, x.shape]).encode()
+    write(len(header).to_bytes(4, "big") + header + x.tobytes())
+
+
+def recv_array(read):
+    dtype, shape = json.loads(read_exactly(read, int.from_bytes(read_exactly(read, 4), "big")))
+    n_bytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    return np.frombuffer(read_exactly(read, n_bytes), dtype).reshape(shape).copy()
+
+
+# %% wrong="one_array_for_all_messages" question="message" check="an_array_arrives_as_it_was" says="Are the bytes those of x"
+rooms = {}
+
+
+def send_array(write, x):
+    header = json.dumps([x.dtype.str, x.shape]).encode()
+    write(len(header).to_bytes(4, "big") + header + x.tobytes())
+
+
+def recv_array(read):
+    header = read_exactly(read, int.from_bytes(read_exactly(read, 4), "big"))
+    dtype, shape = json.loads(header)
+    room = rooms.setdefault(header, np.empty(shape, dtype))
+    room[...] = np.frombuffer(read_exactly(read, room.nbytes), dtype).reshape(shape)
+    return room
+
+
+# %% wrong="a_pickle" question="message" check="the_elements_travel_as_they_lie" says="which is a program"
+def send_array(write, x):
+    import pickle
+
+    data = pickle.dumps(np.ascontiguousarray(x).reshape(x.shape))
+    write(len(data).to_bytes(4, "big") + data)
+
+
+def recv_array(read):
+    import pickle
+
+    return pickle.loads(read_exactly(read, int.from_bytes(read_exactly(read, 4), "big"))).copy()
+
+
 # %% wrong="sends_first" question="exchange" check="the_send_goes_on_while_receiving" says="When does yours have to be over"
 def exchange(comm, x, partner):
     comm.send(x, partner)
@@ -139,6 +206,23 @@ def exchange(comm, x, partner):
     comm.recv(partner)
     work.wait()
     return x
+
+
+# %% wrong="swaps_into_x" question="exchange" check="each_has_the_others_array" says="exchange changed the x"
+def exchange(comm, x, partner):
+    work = comm.isend(x, partner)
+    theirs = comm.recv(partner)
+    work.wait()
+    x[...] = theirs
+    return x
+
+
+# %% wrong="the_neighbour_whoever_is_asked_for" question="exchange" check="each_has_the_others_array" says="waits for rank"
+def exchange(comm, x, partner):
+    work = comm.isend(x, partner)
+    theirs = comm.recv(comm.rank ^ 1)
+    work.wait()
+    return theirs
 
 
 # %% wrong="root_is_always_zero" question="from_one" check="everybody_has_the_roots_array" says="Who has x at the beginning"
@@ -207,6 +291,65 @@ def naive_scatter(comm, parts, root=0):
     for dst, part in zip(others, parts[1:]):
         comm.send(part, dst)
     return parts[0]
+
+
+# %% wrong="takes_parts_out_of_the_list" question="from_one" check="everybody_has_its_own_part" says="took parts out of the list"
+def naive_broadcast(comm, x, root=0):
+    if comm.rank != root:
+        return comm.recv(root)
+    for dst in range(comm.size):
+        if dst != root:
+            comm.send(x, dst)
+    return x
+
+
+def naive_scatter(comm, parts, root=0):
+    if comm.rank != root:
+        return comm.recv(root)
+    mine = parts.pop(root)
+    for dst in range(comm.size):
+        if dst != root:
+            comm.send(parts.pop(0), dst)
+    return mine
+
+
+# %% wrong="starts_sends_and_leaves" question="from_one" check="everybody_has_the_roots_array" says="Who waits for the send"
+def naive_broadcast(comm, x, root=0):
+    if comm.rank != root:
+        return comm.recv(root)
+    for dst in range(comm.size):
+        if dst != root:
+            comm.isend(x, dst)
+    return x
+
+
+def naive_scatter(comm, parts, root=0):
+    if comm.rank != root:
+        return comm.recv(root)
+    for dst in range(comm.size):
+        if dst != root:
+            comm.send(parts[dst], dst)
+    return parts[root]
+
+
+# %% wrong="broadcasts_floats" question="from_one" check="everybody_has_the_roots_array" says="makes floats"
+def naive_broadcast(comm, x, root=0):
+    if comm.rank != root:
+        return comm.recv(root)
+    x = np.asarray(x, dtype=float)
+    for dst in range(comm.size):
+        if dst != root:
+            comm.send(x, dst)
+    return x
+
+
+def naive_scatter(comm, parts, root=0):
+    if comm.rank != root:
+        return comm.recv(root)
+    for dst in range(comm.size):
+        if dst != root:
+            comm.send(parts[dst], dst)
+    return parts[root]
 
 
 # %% wrong="own_row_first" question="to_one" check="the_root_has_every_row" says="In which order does the root put"
@@ -299,6 +442,39 @@ def naive_reduce(comm, x, root=0, op="sum"):
     return total
 
 
+# %% wrong="begins_with_zeros" question="to_one" check="any_operation_and_x_is_kept" says="is nobody left out"
+def naive_gather(comm, x, root=0):
+    if comm.rank != root:
+        return comm.send(x, root)
+    return np.stack([x if src == root else comm.recv(src) for src in range(comm.size)])
+
+
+def naive_reduce(comm, x, root=0, op="sum"):
+    if comm.rank != root:
+        return comm.send(x, root)
+    total = np.ones_like(x) if op == "prod" else np.zeros_like(x)
+    for src in range(comm.size):
+        total = COMBINE[op](total, x if src == root else comm.recv(src))
+    return total
+
+
+# %% wrong="sums_of_floats" question="to_one" check="the_root_has_the_sum" says="makes floats"
+def naive_gather(comm, x, root=0):
+    if comm.rank != root:
+        return comm.send(x, root)
+    return np.stack([x if src == root else comm.recv(src) for src in range(comm.size)])
+
+
+def naive_reduce(comm, x, root=0, op="sum"):
+    if comm.rank != root:
+        return comm.send(x, root)
+    total = x * 1.0
+    for src in range(comm.size):
+        if src != root:
+            total = COMBINE[op](total, comm.recv(src))
+    return total
+
+
 # %% wrong="still_a_loop" question="tree_broadcast" check="it_takes_lg_n_rounds" says="send it to somebody new"
 def tree_broadcast(comm, x, root=0):
     return naive_broadcast(comm, x, root)
@@ -338,6 +514,17 @@ def tree_broadcast(comm, x, root=0):
             x = comm.recv((comm.rank - distance) % n)
         elif place % (2 * distance) == 0:
             comm.send(x, (comm.rank + distance) % n)
+    return x
+
+
+# %% wrong="starts_and_goes_on" question="tree_broadcast" check="the_tree_reaches_everybody" says="Who waits for the send"
+def tree_broadcast(comm, x, root=0):
+    n, place = comm.size, (comm.rank - root) % comm.size
+    for k in reversed(range(lg(n))):
+        if place % 2 ** (k + 1) == 2**k:
+            x = comm.recv((comm.rank - 2**k) % n)
+        elif place % 2 ** (k + 1) == 0 and place + 2**k < n:
+            comm.isend(x, (comm.rank + 2**k) % n)
     return x
 
 
@@ -381,6 +568,18 @@ def tree_reduce(comm, x, root=0, op="sum"):
             return comm.send(x, (comm.rank - distance) % n)
         if place + distance < n:
             x[...] = COMBINE[op](x, comm.recv((comm.rank + distance) % n))
+        distance *= 2
+    return x
+
+
+# %% wrong="adds_floats" question="tree_reduce" check="the_root_of_the_tree_has_the_sum" says="makes floats"
+def tree_reduce(comm, x, root=0, op="sum"):
+    n, place, x, distance = comm.size, (comm.rank - root) % comm.size, x.astype(float), 1
+    while distance < n:
+        if place % (2 * distance):
+            return comm.send(x, (comm.rank - distance) % n)
+        if place + distance < n:
+            x = COMBINE[op](x, comm.recv((comm.rank + distance) % n))
         distance *= 2
     return x
 
@@ -466,6 +665,30 @@ def reduce_scatter(comm, x, op="sum"):
     return rows[0]
 
 
+# %% wrong="flattens_its_row" question="reduce_scatter" check="rows_of_any_shape_and_dtype" says="rows of one axis"
+def reduce_scatter(comm, x, op="sum"):
+    rows, distance = x, comm.size // 2
+    while distance:
+        keep, give = rows[:distance], rows[distance:]
+        if comm.rank & distance:
+            keep, give = give, keep
+        rows = COMBINE[op](keep, exchange(comm, give, comm.rank ^ distance))
+        distance //= 2
+    return rows.reshape(-1)
+
+
+# %% wrong="gives_rows_of_floats" question="reduce_scatter" check="rows_of_any_shape_and_dtype" says="makes floats"
+def reduce_scatter(comm, x, op="sum"):
+    rows, distance = x.astype(float), comm.size // 2
+    while distance:
+        keep, give = rows[:distance], rows[distance:]
+        if comm.rank & distance:
+            keep, give = give, keep
+        rows = COMBINE[op](keep, exchange(comm, give, comm.rank ^ distance))
+        distance //= 2
+    return rows[0]
+
+
 # %% wrong="tells_the_neighbour_only" question="barrier" check="nobody_leaves_before_all_have_come" says="not even through others"
 def barrier(comm):
     if comm.size > 1:
@@ -492,6 +715,12 @@ def barrier(comm):
         comm.send(np.ones(1), (comm.rank + distance) % comm.size)
         comm.recv((comm.rank - distance) % comm.size)
         distance *= 2
+
+
+# %% wrong="up_the_tree_and_down_again" question="barrier" check="lg_n_rounds_of_empty_messages" says="only then hear"
+def barrier(comm):
+    tree_reduce(comm, np.empty(0))
+    tree_broadcast(comm, np.empty(0) if comm.rank == 0 else None)
 
 
 # %% wrong="counts_all_messages_of_the_tree" question="broadcast_time" check="latencies_are_counted" says="follow each other"
@@ -571,3 +800,11 @@ def sharded_step(comm, params, grad, momentum, lr=0.05, decay=0.9):
     mine = all_gather(comm, reduce_scatter(comm, grad.reshape(n, -1)) / n).reshape(-1)
     momentum = decay * whole + mine
     return params - lr * momentum, momentum
+
+
+# %% wrong="steps_in_float64" question="sharded_step" check="no_more_travels_than_rows" says="float32 parameters"
+def sharded_step(comm, params, grad, momentum, lr=0.05, decay=0.9):
+    mine = reduce_scatter(comm, grad.reshape(comm.size, -1)).astype(float) / comm.size
+    momentum = decay * momentum + mine
+    row = params.reshape(comm.size, -1)[comm.rank] - lr * momentum
+    return all_gather(comm, row).reshape(-1), momentum

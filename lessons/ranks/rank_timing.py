@@ -125,13 +125,39 @@ class OnDevice:
 
     def send(self, x: Any, dst: int) -> None:
         """Send the tensor under `x`."""
-        self.comm.send(x.tensor, dst)
+        self.isend(x, dst).wait()
 
     def recv(self, src: int) -> Any:
         """Return what rank `src` sent, as an array for NumPy's functions."""
+        return self.irecv(src).wait()
+
+    def isend(self, x: Any, dst: int) -> Any:
+        """Begin to send the tensor under `x`; return a handle with `wait`."""
+        return self.comm.isend(x.tensor, dst)
+
+    def irecv(self, src: int) -> "_Coming":
+        """Begin to receive; `wait` of what this returns gives the array."""
+        return _Coming(self.comm.irecv(src))
+
+    def sendrecv(self, x: Any, dst: int, src: int) -> Any:
+        """Send to `dst` and receive from `src` at once."""
+        sending = self.isend(x, dst)
+        theirs = self.recv(src)
+        sending.wait()
+        return theirs
+
+
+class _Coming:
+    """A tensor on its way to this rank."""
+
+    def __init__(self, work: Any) -> None:
+        self.work = work
+
+    def wait(self) -> Any:
+        """Return it as an array for NumPy's functions, once it is there."""
         from ddp_lab.device_array import DeviceArray
 
-        return DeviceArray(self.comm.recv(src))
+        return DeviceArray(self.work.wait())
 
 
 def there_and_back(comm: Any, x: Any) -> None:

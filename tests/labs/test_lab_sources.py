@@ -23,6 +23,7 @@ from autograder.checks import load_checks
 from autograder.grading.grade import LabGrader
 from autograder.grading.slicing import select_needed
 from autograder.records import Lab
+from lessons.ranks.messages_only import MESSAGES
 
 LABS = Path(__file__).parents[2] / "labs"
 SAMPLE = ("None", "NaN", "an input unchanged", "chance")  # besides an empty list, and theft
@@ -116,6 +117,25 @@ def test_every_section_predicts_and_reflects_and_most_look_at_the_real_system(la
         for beat in ("Predict", "Reflect"):
             assert beat in section, f"{title}: no {beat}"
     assert sum("real system" in section for section in sections) >= len(sections) - 1
+
+
+def bound_in(node: ast.ClassDef) -> set[str]:
+    """Return the names of a class's methods and of the attributes that they set."""
+    inside = list(ast.walk(node))
+    return (
+        {n.name for n in inside if isinstance(n, ast.FunctionDef)}
+        | {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        | {n.attr for n in inside if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    )
+
+
+def test_a_communicator_of_a_notebook_has_all_messages_that_checks_take(lab: Lab) -> None:
+    """An answer that is paid for `comm.sendrecv` is measured over such a class afterwards."""
+    cells = [solution_text(cell, lab.directory) for cell in lab.cells if cell.kind == "code"]
+    classes = [n for n in ast.walk(ast.parse("\n".join(cells))) if isinstance(n, ast.ClassDef)]
+    for node in classes:
+        if bound_in(node) >= {"send", "recv"}:
+            assert set(MESSAGES) - {"empty"} - bound_in(node) == set(), node.name
 
 
 def test_cells_are_short(lab: Lab) -> None:

@@ -19,7 +19,7 @@ from lessons.ranks.distribution import (
     train_as,
 )
 from lessons.ranks.pretended_device import OnDevice
-from lessons.ranks.rank_timing import ranks_in_turns
+from lessons.ranks.rank_timing import broadcast_times, ranks_in_turns
 from lessons.ranks.readiness import launches, ready_times
 from lessons.ranks.steps import PARTS, ends, length, slower_of
 from lessons.ranks.wires import Alone, Noted, own_link, time_groups
@@ -206,3 +206,27 @@ def test_a_stage_on_a_pretended_device_computes_what_it_computes_elsewhere() -> 
     x = torch.ones(1, 3, requires_grad=True)
     OnDevice(stage, 0.0, 0.0)(x).sum().backward()
     assert x.grad is not None and torch.equal(x.grad[0], stage.weight.sum(0))
+
+
+def started(comm: Any, x: Any) -> Any:
+    """Broadcast by sends that are started, and a receive that is posted."""
+    if comm.rank:
+        return comm.irecv(0).wait()
+    for work in [comm.isend(x, rank) for rank in range(1, comm.size)]:
+        work.wait()
+    return x
+
+
+def in_pairs(comm: Any, x: Any) -> Any:
+    """Pass an array from each of two ranks to the other."""
+    if comm.rank == 0:
+        comm.send(x, 1)
+    else:
+        x = comm.recv(0)
+    return comm.sendrecv(x, 1 - comm.rank, 1 - comm.rank)
+
+
+def test_a_broadcast_on_a_device_may_start_its_sends_and_exchange() -> None:
+    best, alpha, _ = broadcast_times({"started": started, "in pairs": in_pairs}, 2, [64], "cpu")
+    assert {name: len(seconds) for name, seconds in best.items()} == {"started": 1, "in pairs": 1}
+    assert alpha > 0
