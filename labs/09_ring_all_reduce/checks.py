@@ -87,6 +87,17 @@ def require_bytes(run, n, expected, called):
             )
 
 
+def require_sends_over(run, n, called):
+    """Raise Feedback unless each rank waited for the end of all of its sends; needs `steps`."""
+    kinds = [(step.rank, step.kind) for step in run.steps]
+    for rank in range(n):
+        if kinds.count((rank, "over")) < kinds.count((rank, "send")):
+            raise Feedback(
+                f"{called}: with {n} ranks, rank {rank} returns while a send that it started may "
+                "still be going on, of memory that is changed then. Who waits for the send?"
+            )
+
+
 def run_on_ranks(student, name, n, inputs):
     """Run the learner's function on ranks; of ranks that all wait, say what to look for."""
     try:
@@ -231,7 +242,9 @@ def describe_wrong_chunk(n, elements, rank, got, inputs, cuts):
 def one_chunk_a_step_to_the_right_neighbour(student, rng):
     """every rank sends n-1 messages of one chunk each, all to its right neighbour"""
     for n, elements in ((4, 8), (3, 12)):
-        run = student.ranks("ring_reduce_scatter", n, draw_arrays(rng, n, elements), MESSAGES)
+        inputs = draw_arrays(rng, n, elements)
+        run = student.ranks("ring_reduce_scatter", n, inputs, MESSAGES, steps=True)
+        require_sends_over(run, n, "ring_reduce_scatter")
         require_one_way(run, n, "ring_reduce_scatter")
         require_messages(run, n, n - 1, "ring_reduce_scatter")
         require_bytes(run, n, [(n - 1) * elements // n * 8] * n, "ring_reduce_scatter")
@@ -257,7 +270,7 @@ def the_callers_array_is_left_alone(student, rng):
 @check("ring_reduce_scatter")
 def any_operation_and_one_rank(student, rng):
     """op may be any key of COMBINE, and one rank alone has nothing to do"""
-    inputs = [rng.uniform(0.5, 2.0, size=9) for _ in range(3)]
+    inputs = [np.tile((-1.0, 1.0, -1.0), 3) * rng.uniform(0.5, 2.0, size=9) for _ in range(3)]
     for op, combine in (("max", np.maximum), ("min", np.minimum), ("prod", np.multiply)):
         run = student.ranks("ring_reduce_scatter", 3, [(x, op) for x in inputs], MESSAGES)
         expected = combine.reduce(inputs)
@@ -379,7 +392,8 @@ def each_chunk_passes_each_link_once(student, rng):
     """every rank sends n-1 messages of one chunk each, all to its right neighbour"""
     for n in (3, 4):
         inputs = draw_chunks(rng, n, (2,))
-        run = student.ranks("ring_all_gather", n, inputs, MESSAGES)
+        run = student.ranks("ring_all_gather", n, inputs, MESSAGES, steps=True)
+        require_sends_over(run, n, "ring_all_gather")
         require_one_way(run, n, "ring_all_gather")
         require_messages(run, n, n - 1, "ring_all_gather")
         require_bytes(run, n, [(n - 1) * 16] * n, "ring_all_gather")
@@ -713,7 +727,7 @@ def no_byte_crosses_twice(student, rng):
 
 @check("two_level_all_reduce", requires="every_rank_of_every_host_has_the_sum")
 def all_ranks_carry_a_share(student, rng):
-    """all ranks of a host send equally many bytes across, each to one place of other hosts"""
+    """all ranks of a host send equally many bytes across, to one place, and at home no more than chunks"""
     for hosts, width in ((2, 2), (2, 4)):
         inputs = draw_arrays(rng, hosts * width, 2 * hosts * width)
         places = list_hosts(hosts, width)
@@ -730,6 +744,15 @@ def all_ranks_carry_a_share(student, rng):
                     f"two_level_all_reduce on hosts {places}: rank {m.src} sent to rank {m.dst}. "
                     "Which ranks of other hosts have its place?"
                 )
+        due = 2 * (width - 1) * inputs[0].nbytes // width
+        for rank in range(hosts * width):
+            at_home = run.bytes_sent(rank) - sent_bytes[rank]
+            if at_home > due:
+                raise Feedback(
+                    f"two_level_all_reduce on hosts {places}: rank {rank} sent {at_home} bytes to "
+                    f"its own host, {due} are enough. Which of the three steps carries whole arrays "
+                    "where chunks would do?"
+                )
 
 
 @check("two_level_all_reduce", requires="every_rank_of_every_host_has_the_sum")
@@ -737,13 +760,19 @@ def both_levels_take_op_and_leave_x_alone(student, rng):
     """op counts inside hosts and between them, and x keeps its values"""
 
     def keep(comm, x, hosts, op):
-        before = x.copy()
-        return two_level_all_reduce(comm, x, hosts, op), bool((x == before).all())
+        before, listed = x.copy(), [tuple(host) for host in hosts]
+        got = two_level_all_reduce(comm, x, hosts, op)
+        return got, bool((x == before).all()), [tuple(host) for host in hosts] == listed
 
     for op, combine in (("max", np.maximum), ("prod", np.multiply)):
         inputs = [rng.uniform(0.5, 2.0, size=(3, 4)) for _ in range(4)]
-        run = student.ranks(keep, 4, [(x, [(0, 1), (2, 3)], op) for x in inputs], MESSAGES)
-        for got, unchanged in run.results:
+        run = student.ranks(keep, 4, [(x, [(2, 3), (0, 1)], op) for x in inputs], MESSAGES)
+        for got, unchanged, as_listed in run.results:
+            if not as_listed:
+                raise Feedback(
+                    "two_level_all_reduce changed `hosts`, which belongs to the caller, as x does. "
+                    "Which of your steps sorts, or takes out, in place?"
+                )
             if not np.allclose(got, combine.reduce(inputs)):
                 raise Feedback(
                     f'two_level_all_reduce(comm, x, hosts, "{op}") is not the "{op}" over all '
@@ -771,6 +800,13 @@ def hosts_are_where_they_are_said_to_be(student, rng):
         due = 2 * (len(hosts) - 1) * inputs[0].nbytes
         if sum(sent_bytes.values()) != due:
             raise Feedback(f"hosts {hosts}: other bytes across than {due} in all.", hint=hint)
+        places = {
+            rank: (index, at) for index, host in enumerate(hosts) for at, rank in enumerate(host)
+        }
+        for m in run.messages:
+            (home, place), (other, there) = places[m.src], places[m.dst]
+            if home != other and place != there:
+                raise Feedback(f"hosts {hosts}: a message between two places.", hint=hint)
 
 
 # ---- 7. pipelined_ring
@@ -852,6 +888,7 @@ def a_piece_is_passed_on_before_the_next_is_awaited(student, rng):
     total, own = 2 * (n - 1) * pieces, rng.normal(size=(n, n * pieces, 2))
     inputs = [(x.reshape(-1), "sum", pieces) for x in own]
     run = student.ranks("pipelined_ring", n, inputs, MESSAGES, steps=True)
+    require_sends_over(run, n, "pipelined_ring")
     sent_pieces = [[m.array for m in run.messages if m.src == rank] for rank in range(n)]
     for rank in range(n):
         require_no_delay(

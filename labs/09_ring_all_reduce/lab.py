@@ -414,11 +414,20 @@ class Silent:
     def __init__(self, comm):
         self.rank, self.size = comm.rank, comm.size
 
-    def send(self, x, dst):
+    def isend(self, x, dst):
         self.sent = x
+        return self
 
-    def recv(self, src):
+    def irecv(self, src):
+        return self
+
+    def wait(self):
         return self.sent
+
+    def sendrecv(self, x, dst, src):
+        return x
+
+    send, recv = isend, lambda self, src: self.sent
 
 
 def without_messages(comm, x):
@@ -819,16 +828,24 @@ predicted_step_bytes = ring_bytes(CLOCK_RANKS, 9610 * 4)
 
 # %%
 class Counted:
-    """A communicator's `send` and `recv`, and the bytes that were sent."""
+    """A communicator's messages, and the bytes that were sent."""
 
     sent = 0
 
     def __init__(self, comm):
-        self.rank, self.size, self.comm, self.recv = comm.rank, comm.size, comm, comm.recv
+        self.rank, self.size, self.comm = comm.rank, comm.size, comm
+        self.recv, self.irecv = comm.recv, comm.irecv
+
+    def isend(self, x, dst):
+        Counted.sent += x.nbytes
+        return self.comm.isend(x, dst)
 
     def send(self, x, dst):
+        self.isend(x, dst).wait()
+
+    def sendrecv(self, x, dst, src):
         Counted.sent += x.nbytes
-        self.comm.send(x, dst)
+        return self.comm.sendrecv(x, dst, src)
 
 
 def my_ring(comm, x, op="sum"):

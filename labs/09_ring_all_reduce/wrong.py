@@ -177,6 +177,30 @@ def ring_reduce_scatter(comm, x, op="sum"):
     return carried if n > 1 else chunks[rank]
 
 
+# %% wrong="waits_for_no_send" question="ring_reduce_scatter" check="one_chunk_a_step_to_the_right_neighbour" says="Who waits for the send"
+def ring_reduce_scatter(comm, x, op="sum"):
+    n, rank = comm.size, comm.rank
+    chunks = split(x.copy(), n)
+    for step in range(n - 1):
+        comm.isend(chunks[(rank - 1 - step) % n], (rank + 1) % n)
+        mine = chunks[(rank - 2 - step) % n]
+        mine[...] = COMBINE[op](mine, comm.recv((rank - 1) % n))
+    return chunks[rank]
+
+
+# %% wrong="begins_with_zeros" question="ring_reduce_scatter" check="any_operation_and_one_rank" says="Where in your code does op count"
+def ring_reduce_scatter(comm, x, op="sum"):
+    n, rank = comm.size, comm.rank
+    if n == 1:
+        return x.copy()
+    parts = split(x, n)
+    passing = COMBINE[op](np.full(len(parts[rank - 1]), op == "prod", x.dtype), parts[rank - 1])
+    for step in range(n - 1):
+        comm.send(passing, (rank + 1) % n)
+        passing = COMBINE[op](comm.recv((rank - 1) % n), parts[(rank - 2 - step) % n])
+    return passing
+
+
 # %% wrong="one_half_only" question="ring_bytes" check="bytes_of_both_halves" says="one of the two halves"
 def ring_bytes(n, n_bytes):
     return (n - 1) * n_bytes / n
@@ -278,6 +302,16 @@ def ring_all_gather(comm, chunk):
         comm.send(passing, right)
         passing = comm.recv(left)
         chunks[(rank - step - 1) % n] = passing[::-1]
+    return np.concatenate(chunks)
+
+
+# %% wrong="starts_its_sends_and_leaves" question="ring_all_gather" check="each_chunk_passes_each_link_once" says="Who waits for the send"
+def ring_all_gather(comm, chunk):
+    n, rank = comm.size, comm.rank
+    chunks = [chunk] * n
+    for step in range(n - 1):
+        comm.isend(chunks[(rank - step) % n], (rank + 1) % n)
+        chunks[(rank - step - 1) % n] = comm.recv((rank - 1) % n)
     return np.concatenate(chunks)
 
 
@@ -447,6 +481,35 @@ def two_level_all_reduce(comm, x, hosts, op="sum"):
     return ring_all_gather(inside, chunk).reshape(x.shape)
 
 
+# %% wrong="whole_sums_at_home" question="two_level_all_reduce" check="all_ranks_carry_a_share" says="whole arrays where chunks would do"
+def two_level_all_reduce(comm, x, hosts, op="sum"):
+    (home,) = (host for host in hosts if comm.rank in host)
+    place = home.index(comm.rank)
+    inside, between = Among(comm, home), Among(comm, [host[place] for host in hosts])
+    chunk = split(naive_all_reduce(inside, x.reshape(-1), op), inside.size)[place]
+    return ring_all_gather(inside, ring_all_reduce(between, chunk, op)).reshape(x.shape)
+
+
+# %% wrong="sorts_the_hosts" question="two_level_all_reduce" check="both_levels_take_op_and_leave_x_alone" says="sorts, or takes out, in place"
+def two_level_all_reduce(comm, x, hosts, op="sum"):
+    hosts.sort()
+    (home,) = (host for host in hosts if comm.rank in host)
+    place = home.index(comm.rank)
+    inside, between = Among(comm, home), Among(comm, [host[place] for host in hosts])
+    chunk = ring_all_reduce(between, ring_reduce_scatter(inside, x.reshape(-1), op), op)
+    return ring_all_gather(inside, chunk).reshape(x.shape)
+
+
+# %% wrong="places_by_number" question="two_level_all_reduce" check="hosts_are_where_they_are_said_to_be" says="Go by hosts"
+def two_level_all_reduce(comm, x, hosts, op="sum"):
+    ordered = [sorted(host) for host in hosts]
+    (home,) = (host for host in ordered if comm.rank in host)
+    place = home.index(comm.rank)
+    inside, between = Among(comm, home), Among(comm, [host[place] for host in ordered])
+    chunk = ring_all_reduce(between, ring_reduce_scatter(inside, x.reshape(-1), op), op)
+    return ring_all_gather(inside, chunk).reshape(x.shape)
+
+
 # %% wrong="waits_for_the_whole_chunk" question="pipelined_ring" check="a_piece_is_passed_on_before_the_next_is_awaited" says="as soon as it is there"
 def pipelined_ring(comm, x, op="sum", pieces=4):
     n, rank = comm.size, comm.rank
@@ -538,4 +601,22 @@ def pipelined_ring(comm, x, op="sum", pieces=4):
             piece[...] = COMBINE[op](piece, arrived) if step < n - 1 else arrived
             if step < 2 * (n - 1) - 1:
                 comm.send(piece, right)
+    return work.reshape(x.shape)
+
+
+# %% wrong="overwrites_what_is_on_its_way" question="pipelined_ring" check="a_piece_is_passed_on_before_the_next_is_awaited" says="Who waits for the send"
+def pipelined_ring(comm, x, op="sum", pieces=4):
+    n, rank = comm.size, comm.rank
+    work = x.reshape(-1).copy()
+    chunks = [split(chunk, pieces) for chunk in split(work, n)]
+    if n == 1:
+        return work.reshape(x.shape)
+    for piece in chunks[rank - 1]:
+        comm.isend(piece, (rank + 1) % n)
+    for step in range(2 * (n - 1)):
+        for piece in chunks[(rank - 2 - step) % n]:
+            arrived = comm.recv((rank - 1) % n)
+            piece[...] = COMBINE[op](piece, arrived) if step < n - 1 else arrived
+            if step < 2 * (n - 1) - 1:
+                comm.isend(piece, (rank + 1) % n)
     return work.reshape(x.shape)
