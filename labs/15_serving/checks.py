@@ -54,6 +54,22 @@ def a_single_query_is_served_however_slow(student, rng):
         )
 
 
+def run_largest_batch(sizes, times_ms, goal_ms):
+    """Return the caller's measurements after a call."""
+    largest_batch(sizes, times_ms, goal_ms)
+    return sizes, times_ms
+
+
+@check("largest_batch", requires="the_line_says_where_the_goal_is_met")
+def the_measurements_stay_as_they_are(student, rng):
+    """the arrays of measurements are the same afterwards"""
+    sizes = np.array([1.0, 4.0, 16.0])
+    times = 2.0 + float(rng.uniform(0.1, 0.5)) * sizes
+    after = student.probe(run_largest_batch, sizes=sizes, times_ms=times, goal_ms=20.0)
+    for name, got, before in zip(("sizes", "times_ms"), after, (sizes, times), strict=True):
+        close(got, before, called=f"{name} after largest_batch", hint="Which step is in place?")
+
+
 @check("largest_batch", hidden=True, requires="the_line_says_where_the_goal_is_met")
 def all_measurements_count(student, rng):
     """the line is that of least squares through all measurements"""
@@ -111,6 +127,12 @@ def a_full_batch_in_time_allows_one_more(student, rng):
         raise Feedback(
             f"After full batches within the goal the limits were {got[:6]}. "
             "By how much does the limit go up each time?"
+        )
+    got = ask_limits(student, goal, [(n, 0.5 * goal) for n in range(1, 1001)])
+    if got[-1] != 1001:
+        raise Feedback(
+            f"After 1,000 full batches within the goal the limit is {got[-1]}, not 1,001. What "
+            "but a miss may end the climb?"
         )
 
 
@@ -174,8 +196,8 @@ def exactly_the_goal_is_still_met(student, rng):
 def fractions_are_kept(student, rng):
     """what is lost by rounding is not lost for the next step"""
     climb = [(n, 1.0) for n in range(1, 15)]
-    got = ask_limits(student, 20.0, [*climb, *[(15, 30.0)] * 3, (10, 1.0)])
-    if got[-4:] != [13, 12, 10, 11]:
+    batches = [*climb, *[(15, 30.0)] * 3, (10, 1.0), (11, 1.0), (12, 30.0)]
+    if ask_limits(student, 20.0, batches)[-6:] != [13, 12, 10, 11, 12, 11]:
         raise Feedback(
             "The limit after several misses is not 0.9 of 0.9 of it.",
             hint="Where is the part after the point kept between two calls?",
@@ -263,6 +285,47 @@ def who_comes_while_it_is_busy_waits(student, rng):
           hint="Do it by hand for arrivals 0, 1, 2 and service 3, 1, 1.")  # fmt: skip
 
 
+@check("open_loop", requires="who_comes_while_it_is_busy_waits")
+def arrivals_may_be_whole_and_equal(student, rng):
+    """arrivals may be whole numbers where services are not, and two queries may come at once"""
+    got = student.call("open_loop", np.array([0, 0, 1]), [2.5, 1.0, 0.25])
+    hint = "Two come at 0, and the first in line takes 2.5. Which dtype has what you write into?"
+    close(got, [2.5, 3.5, 2.75], called="open_loop([0, 0, 1], [2.5, 1.0, 0.25])", hint=hint)
+
+
+def count_looks(arrivals_ms, service_ms):
+    """Return the latencies, and how many numbers were taken out of the two lists."""
+    looks = [0]
+
+    class Watched(list):
+        def __iter__(self):
+            for value in super().__iter__():
+                looks[0] += 1
+                yield value
+
+        def __getitem__(self, at):
+            looks[0] += len(range(len(self))[at]) if isinstance(at, slice) else 1
+            return super().__getitem__(at)
+
+    return open_loop(Watched(arrivals_ms), Watched(service_ms)), looks[0]
+
+
+@check("open_loop", requires="who_comes_while_it_is_busy_waits")
+def each_query_is_looked_at_once(student, rng):
+    """the end of one query is all that the next needs to know"""
+    arrivals, service = np.sort(rng.uniform(0, 300, 250)), rng.exponential(1.2, 250)
+    got, looks = student.probe(
+        count_looks, arrivals_ms=arrivals.tolist(), service_ms=service.tolist()
+    )
+    close(got, lindley(arrivals, service), called="open_loop of two lists",
+          hint="Lists have no arithmetic.")  # fmt: skip
+    if looks > 40 * len(service):
+        raise Feedback(
+            f"open_loop of 250 queries took {looks:,} numbers out of its lists. Which one number "
+            "of all queries before is enough for the next?"
+        )
+
+
 def run_open_loop(arrays):
     """Return the caller's arrays after a call."""
     open_loop(*arrays)
@@ -279,10 +342,11 @@ def no_query_is_no_latency(student, rng):
     close(student.call("open_loop", [0, 1], [2, 2]), [2.0, 3.0], called="open_loop of lists",
           hint="Lists have no arithmetic.")  # fmt: skip
     arrays = [np.sort(rng.uniform(0, 9, 6)), rng.uniform(1, 3, 6)]
-    if not all(map(np.array_equal, student.probe(run_open_loop, arrays=arrays), arrays)):
-        raise Feedback(
-            "open_loop changed an array that it was given.", hint="Write into one of your own."
-        )
+    for given, kind in ((arrays, "an array"), ([x.tolist() for x in arrays], "a list")):
+        if not all(map(np.array_equal, student.probe(run_open_loop, arrays=given), arrays)):
+            raise Feedback(
+                f"open_loop changed {kind} that it was given.", hint="Write into one of your own."
+            )
 
 
 # ---- 5. Clock
@@ -387,6 +451,43 @@ def there_is_never_more_than_the_room(student, rng):
         raise Feedback(f"Room for {room}, 40 keys were put, and {got} are there.")
 
 
+def count_comparisons(room):
+    """Return how many keys a get is compared with, on average, where there are `room`."""
+    compared = [0]
+
+    class Key:
+        def __init__(self, number):
+            self.number = number
+
+        def __hash__(self):
+            return self.number
+
+        def __eq__(self, other):
+            compared[0] += 1
+            return self.number == getattr(other, "number", None)
+
+    cache = Clock(room)
+    for number in range(room):
+        cache.put(Key(number), number)
+    compared[0] = 0
+    gave = [cache.get(Key(number)) for number in range(room)]
+    return gave, compared[0] / room
+
+
+@check("Clock", requires="what_was_put_is_there")
+def a_key_is_found_without_a_search(student, rng):
+    """get goes straight to its key, however many there are"""
+    room = int(rng.integers(80, 120))
+    gave, compared = student.probe(count_comparisons, room=room)
+    if gave != list(range(room)):
+        raise Feedback(f"Of {room} keys, room for all of them, not every one was found again.")
+    if compared > 10:
+        raise Feedback(
+            f"get compares its key with {compared:.0f} others where {room} are kept. A cache that "
+            "is searched through is slow: which of its fields says at once where a key lies?"
+        )
+
+
 @check("Clock", hidden=True, requires="what_was_used_is_spared")
 def a_long_stream_hits_and_misses_as_clock_does(student, rng):
     """over a long random stream every hit and miss is CLOCK's"""
@@ -451,6 +552,12 @@ def no_weight_falls_below_the_floor(student, rng):
         got = student.call("learn", weights, 2, 1.0, 5.0, 0.0, floor)
         close(got, update_weights(weights, 2, 1.0, 5.0, 0.0, floor), called=f"learn with floor {floor}",
               hint="In which order: sum to 1, raise to the floor, sum to 1?")  # fmt: skip
+    weights = np.array([0.599, 0.4, 0.001])
+    for loss in (1.0, 0.0):
+        got = student.call("learn", weights, 0, loss, 0.1, 0.0)
+        called = f"learn of weights {weights.tolist()}, model 0 asked, loss {loss:g},"
+        hint = "Which weights are raised to the floor: the asked one's, or all that lie below?"
+        close(got, update_weights(weights, 0, loss, 0.1, 0.0), called=called, hint=hint)
 
 
 def run_learn(weights):
@@ -498,6 +605,33 @@ def the_most_frequent_that_has_arrived_is_the_answer(student, rng):
 
 
 @check("at_deadline", requires="the_most_frequent_that_has_arrived_is_the_answer")
+def an_answer_may_be_zero(student, rng):
+    """0 is an answer like any other"""
+    replies = [(0, 3.0), (7, 4.0), (0, 5.0)]
+    got = student.call("at_deadline", replies, 20.0, -1)
+    if got[0] != 0:
+        raise Feedback(
+            f"at_deadline({replies}, 20.0, -1) gave {got}: two models say 0. How do you tell an "
+            "answer that is 0 from none?"
+        )
+
+
+def run_at_deadline(replies):
+    """Return the caller's replies after a call."""
+    at_deadline(replies, 20.0, -1)
+    return [list(reply) for reply in replies]
+
+
+@check("at_deadline", requires="the_most_frequent_that_has_arrived_is_the_answer")
+def the_replies_stay_as_they_are(student, rng):
+    """the list of replies is the same afterwards"""
+    replies = [[3, 9.0], [4, 2.0], [3, 25.0]]
+    after = student.probe(run_at_deadline, replies=replies)
+    if after != replies:
+        raise Feedback(f"at_deadline made {after} of {replies}. Which step sorts in place?")
+
+
+@check("at_deadline", requires="the_most_frequent_that_has_arrived_is_the_answer")
 def of_equals_the_first_to_arrive_wins(student, rng):
     """of equally frequent answers the one that arrived first wins"""
     for _ in range(4):
@@ -507,6 +641,12 @@ def of_equals_the_first_to_arrive_wins(student, rng):
         if got[0] != b:
             raise Feedback(
                 f"at_deadline({replies}, 20.0, -1) gave {got}. Which came first in time?"
+            )
+        replies = [(b, 3.0), (c, 99.0), (a, 9.0), (b, 2.0), (a, 1.0)]
+        got = student.call("at_deadline", replies, 20.0, -1)
+        if got[0] != a:
+            raise Feedback(
+                f"at_deadline({replies}, 20.0, -1) gave {got}. Two each: whose first one came first?"
             )
 
 
@@ -535,6 +675,14 @@ def with_nothing_there_it_is_the_default(student, rng):
         raise Feedback(
             f"Nothing had arrived, the default was {default}, and at_deadline gave {got}."
         )
+    try:
+        got = student.call("at_deadline", [], 20.0, default)
+    except StudentError as error:
+        raise Feedback(
+            f"No model was asked, and at_deadline raised {error.type_name}. What is a share of none?"
+        ) from error
+    if tuple(got) != (default, 0.0):
+        raise Feedback(f"No model was asked, the default was {default}, at_deadline gave {got}.")
 
 
 @check("at_deadline", hidden=True, requires="the_most_frequent_that_has_arrived_is_the_answer")

@@ -399,7 +399,7 @@ q.check("open_loop")
 # **Measure.**
 
 # %%
-latency = open_loop(2.0 * np.arange(len(service_ms)), service_ms)
+latency = np.array(open_loop(2.0 * np.arange(len(service_ms)), service_ms))
 compare("queries slower than 100 ms", predicted_slow, computed=int(np.sum(latency > 100)))
 print(f"open loop: p99 {np.quantile(latency, 0.99):.0f} ms; closed: 1 ms")
 fig, ax = plt.subplots()

@@ -25,6 +25,14 @@ def largest_batch(sizes, times_ms, goal_ms):
     return max(1, int(np.floor((goal_ms - fixed_ms) / per_item_ms)))
 
 
+# %% wrong="takes_the_fixed_part_off_in_place" question="largest_batch" check="the_measurements_stay_as_they_are" says="in place"
+def largest_batch(sizes, times_ms, goal_ms):
+    per_item_ms, fixed_ms = np.polyfit(sizes, times_ms, 1)
+    if isinstance(times_ms, np.ndarray):
+        times_ms -= fixed_ms
+    return max(1, int(np.floor((goal_ms - fixed_ms) / per_item_ms)))
+
+
 # %% wrong="halves" question="AIMD" check="a_miss_takes_a_tenth" says="Half is TCP's way"
 class AIMD:
     def __init__(self, goal_ms):
@@ -136,6 +144,38 @@ class AIMD:
             self.exact += 1.0
 
 
+# %% wrong="one_more_than_the_batch" question="AIMD" check="fractions_are_kept" says="Where is the part after the point kept"
+class AIMD:
+    def __init__(self, goal_ms):
+        self.goal_ms, self.exact = goal_ms, 1.0
+
+    @property
+    def limit(self):
+        return int(self.exact)
+
+    def observe(self, size, took_ms):
+        if took_ms > self.goal_ms:
+            self.exact = max(1.0, 0.9 * self.exact)
+        elif size >= self.limit:
+            self.exact = size + 1
+
+
+# %% wrong="never_more_than_128" question="AIMD" check="a_full_batch_in_time_allows_one_more" says="may end the climb"
+class AIMD:
+    def __init__(self, goal_ms):
+        self.goal_ms, self.exact = goal_ms, 1.0
+
+    @property
+    def limit(self):
+        return int(self.exact)
+
+    def observe(self, size, took_ms):
+        if took_ms > self.goal_ms:
+            self.exact = max(1.0, 0.9 * self.exact)
+        elif size >= self.limit:
+            self.exact = min(128, self.exact + 1.0)
+
+
 # %% wrong="what_arrives_in_the_fixed_part" question="steady_batch" check="as_many_arrive_as_are_computed" says="Are the two equal"
 def steady_batch(rate, fixed_ms, per_item_ms):
     if rate * per_item_ms >= 1:
@@ -195,6 +235,47 @@ def open_loop(arrivals_ms, service_ms):
         end = max(arrival, end) + service_ms[i]
         latency[i] = end - arrival
     return latency
+
+
+# %% wrong="latencies_of_whole_ms" question="open_loop" check="arrivals_may_be_whole_and_equal" says="Which dtype"
+def open_loop(arrivals_ms, service_ms):
+    latency, end = np.zeros_like(arrivals_ms), 0.0
+    for i, (arrival, service) in enumerate(zip(arrivals_ms, service_ms)):
+        end = max(arrival, end) + service
+        latency[i] = end - arrival
+    return latency
+
+
+# %% wrong="the_shorter_first" question="open_loop" check="arrivals_may_be_whole_and_equal" says="first in line"
+def open_loop(arrivals_ms, service_ms):
+    end, latency = 0.0, []
+    for arrival, service in sorted(zip(arrivals_ms, service_ms)):
+        end = max(arrival, end) + service
+        latency.append(end - arrival)
+    return np.array(latency)
+
+
+# %% wrong="from_the_first_query_each_time" question="open_loop" check="each_query_is_looked_at_once" says="Which one number"
+def open_loop(arrivals_ms, service_ms):
+    latency = []
+    for i in range(len(arrivals_ms)):
+        end = 0.0
+        for arrival, service in zip(arrivals_ms[: i + 1], service_ms[: i + 1]):
+            end = max(arrival, end) + service
+        latency.append(end - arrivals_ms[i])
+    return np.array(latency)
+
+
+# %% wrong="empties_the_lists" question="open_loop" check="no_query_is_no_latency" says="changed a list"
+def open_loop(arrivals_ms, service_ms):
+    end, latency = 0.0, []
+    if not isinstance(arrivals_ms, list):
+        arrivals_ms, service_ms = list(arrivals_ms), list(service_ms)
+    while arrivals_ms:
+        arrival, service = arrivals_ms.pop(0), service_ms.pop(0)
+        end = max(arrival, end) + service
+        latency.append(end - arrival)
+    return np.array(latency)
 
 
 # %% wrong="first_in_first_out" question="Clock" check="what_was_used_is_spared" says="Which entry has no bit"
@@ -281,6 +362,32 @@ class Clock:
         self.hand = (self.hand + 1) % self.room
 
 
+# %% wrong="looks_through_the_keys" question="Clock" check="a_key_is_found_without_a_search" says="searched through"
+class Clock:
+    def __init__(self, room):
+        self.room, self.hand = room, 0
+        self.keys, self.values, self.used = [], [], []
+
+    def get(self, key):
+        if key not in self.keys:
+            return None
+        at = self.keys.index(key)
+        self.used[at] = True
+        return self.values[at]
+
+    def put(self, key, value):
+        if len(self.keys) < self.room:
+            self.keys.append(key)
+            self.values.append(value)
+            self.used.append(False)
+            return
+        while self.used[self.hand]:
+            self.used[self.hand] = False
+            self.hand = (self.hand + 1) % self.room
+        at, self.hand = self.hand, (self.hand + 1) % self.room
+        self.keys[at], self.values[at], self.used[at] = key, value, False
+
+
 # %% wrong="never_explores" question="Exp3" check="a_share_of_the_draws_explores" says="Which chance has a model of weight 0"
 def chances_of(weights, gamma):
     return weights / weights.sum()
@@ -358,6 +465,33 @@ def learn(weights, asked, loss, eta, gamma, floor=0.01):
     return new / new.sum()
 
 
+# %% wrong="raises_the_asked_one_alone" question="Exp3" check="no_weight_falls_below_the_floor" says="all that lie below"
+def chances_of(weights, gamma):
+    return (1 - gamma) * weights + gamma / len(weights)
+
+
+def learn(weights, asked, loss, eta, gamma, floor=0.01):
+    new = weights.copy()
+    new[asked] *= np.exp(-eta * loss / chances_of(weights, gamma)[asked])
+    new /= new.sum()
+    new[asked] = max(new[asked], floor)
+    return new / new.sum()
+
+
+# %% wrong="learns_from_losses_alone" question="Exp3" check="no_weight_falls_below_the_floor" says="loss 0"
+def chances_of(weights, gamma):
+    return (1 - gamma) * weights + gamma / len(weights)
+
+
+def learn(weights, asked, loss, eta, gamma, floor=0.01):
+    if loss == 0:
+        return weights
+    new = weights.copy()
+    new[asked] *= np.exp(-eta * loss / chances_of(weights, gamma)[asked])
+    new = np.maximum(new / new.sum(), floor)
+    return new / new.sum()
+
+
 # %% wrong="waits_for_all" question="at_deadline" check="the_most_frequent_that_has_arrived_is_the_answer" says="are there"
 def at_deadline(replies, deadline_ms, default):
     said = [answer for answer, _ in sorted(replies, key=lambda r: r[1])]
@@ -389,4 +523,42 @@ def at_deadline(replies, deadline_ms, default):
     if not arrived:
         return default, 0.0
     answer = max(arrived, key=arrived.count)
+    return answer, arrived.count(answer) / len(replies)
+
+
+# %% wrong="takes_zero_for_no_answer" question="at_deadline" check="an_answer_may_be_zero" says="from none"
+def at_deadline(replies, deadline_ms, default):
+    arrived = [answer for answer, ms in sorted(replies, key=lambda r: r[1]) if ms <= deadline_ms]
+    answer = max(arrived, key=arrived.count, default=None)
+    if not answer:
+        return default, 0.0
+    return answer, arrived.count(answer) / len(replies)
+
+
+# %% wrong="sorts_the_replies" question="at_deadline" check="the_replies_stay_as_they_are" says="sorts in place"
+def at_deadline(replies, deadline_ms, default):
+    replies.sort(key=lambda reply: reply[1])
+    arrived = [answer for answer, ms in replies if ms <= deadline_ms]
+    if not arrived:
+        return default, 0.0
+    answer = max(arrived, key=arrived.count)
+    return answer, arrived.count(answer) / len(replies)
+
+
+# %% wrong="first_to_have_them_all" question="at_deadline" check="of_equals_the_first_to_arrive_wins" says="whose first one"
+def at_deadline(replies, deadline_ms, default):
+    counts, last = {}, {}
+    for answer, ms in sorted(replies, key=lambda reply: reply[1]):
+        if ms <= deadline_ms:
+            counts[answer], last[answer] = counts.get(answer, 0) + 1, ms
+    if not counts:
+        return default, 0.0
+    answer = min(counts, key=lambda a: (-counts[a], last[a]))
+    return answer, counts[answer] / len(replies)
+
+
+# %% wrong="a_share_of_none" question="at_deadline" check="with_nothing_there_it_is_the_default" says="share of none"
+def at_deadline(replies, deadline_ms, default):
+    arrived = [answer for answer, ms in sorted(replies, key=lambda r: r[1]) if ms <= deadline_ms]
+    answer = max(arrived, key=arrived.count) if arrived else default
     return answer, arrived.count(answer) / len(replies)
