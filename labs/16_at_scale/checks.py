@@ -85,6 +85,26 @@ def errors_count_as_shares(student, rng):
         )
 
 
+def run_fit_line(times):
+    """Return the caller's times after a call."""
+    fit_line(times)
+    return [[n, list(seconds)] for n, seconds in times.items()]
+
+
+@check("fit_line", requires="times_on_a_line_give_that_line")
+def the_times_stay_as_they_are(student, rng):
+    """the measured times are the same afterwards, in their order"""
+    a, b, sizes = draw_line(rng)
+    times = {n: [3 * (a + b * n), a + b * n, 2 * (a + b * n)] for n in sizes}
+    after = student.probe(run_fit_line, times=times)
+    if [n for n, _ in after] != sizes:
+        raise Feedback("fit_line took sizes out of the dict that it was given. Whose is it?")
+    if dict(after) != times:
+        raise Feedback(
+            "fit_line changed a list of seconds. Which step sorts, or takes out, in place?"
+        )
+
+
 @check("fit_line", hidden=True, requires="slow_rounds_change_nothing")
 def two_sizes_and_arrays_will_do(student, rng):
     """two sizes suffice, and the rounds may be arrays"""
@@ -428,8 +448,8 @@ def only_what_was_written_lasts(student, rng):
 def a_failure_during_a_restart_costs_the_gap(student, rng):
     """a gap that is shorter than the restart adds no work, and takes none away"""
     gaps = np.array([500.0, float(rng.uniform(1, 30)), 700.0, float(rng.uniform(1, 30))])
-    expected = compute_goodput(gaps, 50.0, 5.0, 60.0)
-    got = to_number(student.call("goodput", gaps, 50.0, 5.0, 60.0))
+    expected = compute_goodput(gaps, 50.0, 5.0, 160.0)
+    got = to_number(student.call("goodput", gaps, 50.0, 5.0, 160.0))
     if not is_near(got, expected):
         raise Feedback(
             f"goodput of gaps of which two are shorter than the restart: got {got:.5f}, expected "
@@ -461,4 +481,11 @@ def lists_will_do_and_stay_as_they_were(student, rng):
         raise Feedback(
             "goodput changed the list that it was given.",
             hint="pop takes an item away from the caller, too.",
+        )
+    whole = np.array(gaps, int)
+    expected = compute_goodput(whole, 30.25, 4.25, 20.3)
+    if not is_near(student.call("goodput", whole, 30.25, 4.25, 20.3), expected):
+        raise Feedback(
+            "goodput of gaps that are whole numbers: wrong.",
+            hint="np.zeros_like makes an array of whole numbers of one. What do you write into it?",
         )

@@ -43,6 +43,27 @@ def fit_line(times):
     return t[0] - b * sizes[0], b
 
 
+# %% wrong="sorts_the_rounds" question="fit_line" check="the_times_stay_as_they_are" says="sorts, or takes out"
+def fit_line(times):
+    for seconds in times.values():
+        seconds.sort()
+    sizes = np.array(list(times), float)
+    quickest = np.array([seconds[0] for seconds in times.values()])
+    b, a = np.polyfit(sizes, quickest, 1, w=1 / quickest)
+    return a, b
+
+
+# %% wrong="empties_the_dict" question="fit_line" check="the_times_stay_as_they_are" says="took sizes out"
+def fit_line(times):
+    sizes, quickest = [], []
+    while times:
+        n, seconds = times.popitem()
+        sizes.append(n)
+        quickest.append(min(seconds))
+    b, a = np.polyfit(sizes, quickest, 1, w=1 / np.array(quickest))
+    return a, b
+
+
 # %% wrong="only_half_the_ring" question="ring_seconds" check="latency_and_bytes_are_those_of_the_closed_form" says="What has to follow"
 def ring_seconds(n_bytes, ranks, alpha, beta):
     return (ranks - 1) * (alpha + n_bytes / ranks * beta)
@@ -268,6 +289,21 @@ def goodput(gaps, interval_s, write_s, restart_s):
     left = np.maximum(0, gaps - restart_s) if hasattr(gaps, "sum") else np.zeros(1)
     intervals = np.floor(left / (interval_s + write_s))
     return float(interval_s * intervals.sum() / np.sum(gaps))
+
+
+# %% wrong="rounds_towards_zero" question="goodput" check="a_failure_during_a_restart_costs_the_gap" says="finished in such a gap"
+def goodput(gaps, interval_s, write_s, restart_s):
+    done = [int((gap - restart_s) / (interval_s + write_s)) for gap in gaps]
+    return interval_s * sum(done) / sum(gaps)
+
+
+# %% wrong="work_in_whole_seconds" question="goodput" check="lists_will_do_and_stay_as_they_were" says="whole numbers"
+def goodput(gaps, interval_s, write_s, restart_s):
+    gaps = np.asarray(gaps)
+    work = np.zeros_like(gaps)
+    for i, gap in enumerate(gaps):
+        work[i] = interval_s * (max(0.0, gap - restart_s) // (interval_s + write_s))
+    return work.sum() / gaps.sum()
 
 
 # %% wrong="one_link_for_all" question="two_level_seconds" check="one_rank_a_host_is_a_ring_of_hosts" says="inside a host"
