@@ -48,6 +48,15 @@ def must_be_the_same_again(student, name, arguments, expected):
     close(list(got) if isinstance(got, tuple) else got, expected, called=called, hint=hint)
 
 
+def require_array(got, name):
+    """Raise Feedback where a list came: the cells that follow scale it and take differences of it."""
+    if isinstance(got, list | tuple):
+        raise Feedback(
+            f"{name} returned a {type(got).__name__}, expected an array.",
+            hint="2 * [1.0, 2.0] is a longer list. Which function makes an array of one?",
+        )
+
+
 # ---- 1. The formula
 
 
@@ -57,6 +66,7 @@ def the_formula_finds_the_minimum(student, rng):
     for n, d in ((12, 4), (30, 1), (5, 5)):
         x, y = draw_points(rng, n, d)
         got = student.call("closed_form", x, y)
+        require_array(got, "closed_form")
         expected = np.linalg.lstsq(x, y, rcond=None)[0]
         hint = "At the minimum x^T (x w - y) is zero. Is it, for your w?"
         close(got, expected, called=f"closed_form(x, y), x {x.shape}", hint=hint)
@@ -90,6 +100,7 @@ def the_gradient_of_the_mean_squared_error(student, rng):
         x, y = draw_points(rng, n, d)
         w = rng.normal(size=d)
         got = student.call("mse_gradient", x, y, w)
+        require_array(got, "mse_gradient")
         expected = 2 * x.T @ (x @ w - y) / n
         called = f"mse_gradient(x, y, w), x {x.shape}"
         if np.shape(got) == (d,) and n != d:
@@ -209,6 +220,14 @@ def all_steps_are_in_the_path(student, rng):
             f"descend asked for the gradient {calls} times in 5 steps.",
             hint="Where does the next step begin: at the start, or at the last row of the path?",
         )
+    try:
+        got, *_ = student.probe(descend_in_bowl, **{**bowl, "steps": 4000})
+    except StudentError as error:
+        raise Feedback(
+            f"descend with 4,000 steps raised {error.type_name}.",
+            hint="The lab takes as many. A function that calls itself for each step may not.",
+        ) from error
+    close(got, np.zeros((4001, 3)), called="descend from the minimum, 4,000 steps", hint=hint)
 
 
 @check("largest_lr", weight=2)

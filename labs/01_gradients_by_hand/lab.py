@@ -104,7 +104,7 @@ def closed_form(x, y):
     Args:
         x: (n, d), with independent columns, d <= n.
         y: (n,).
-    Returns: (d,).
+    Returns: an array, (d,).
     """
     ### BEGIN SOLUTION
     return np.linalg.solve(x.T @ x, x.T @ y)
@@ -202,7 +202,7 @@ def mse_gradient(x, y, w):
         x: (n, d).
         y: (n,).
         w: (d,).
-    Returns: (d,).
+    Returns: an array, (d,).
     """
     ### BEGIN SOLUTION
     return 2 / len(y) * x.T @ (x @ w - y)

@@ -57,6 +57,12 @@ def mse_gradient(x, y, w):
     return np.array([mse(x, y, w + move) - mse(x, y, w - move) for move in moves]) / 2e-3
 
 
+# %% wrong="a_list_of_slopes" question="mse_gradient" check="the_gradient_of_the_mean_squared_error" says="expected an array"
+def mse_gradient(x, y, w):
+    errors = x @ w - y
+    return [2 * np.mean(errors * column) for column in x.T]
+
+
 # %% wrong="the_same_array_every_time" question="descend" check="each_step_goes_against_the_gradient" says="an array of its own"
 def descend(gradient, w, lr, steps):
     path = [w]
@@ -117,6 +123,13 @@ def descend(gradient, w, lr, steps):
         step *= lr
         path.append(path[-1] - step)
     return np.array(path)
+
+
+# %% wrong="calls_itself_for_each_step" question="descend" check="all_steps_are_in_the_path" says="calls itself"
+def descend(gradient, w, lr, steps):
+    if steps == 0:
+        return w[np.newaxis].copy()
+    return np.vstack([w[np.newaxis], descend(gradient, w - lr * gradient(w), lr, steps - 1)])
 
 
 # %% wrong="walks_from_the_start_each_time" question="descend" check="all_steps_are_in_the_path" says="Where does the next step begin"
