@@ -18,7 +18,7 @@ import time
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
 
 # %% tags="setup"
 import matplotlib.pyplot as plt
@@ -362,10 +362,15 @@ SLOW_ALPHA, SLOW_BETA = 5e-3, 5e-8  # 5 ms a message, 20 MB a second
 
 
 class Slow(Wired):
-    """A rank on a slow network, with your messages underneath."""
+    """A rank on a slow network, with your messages underneath: it sends one at a time."""
+
+    def __init__(self, comm):
+        super().__init__(comm)
+        self.cable = Lock()
 
     def send(self, x, dst):
-        time.sleep(SLOW_ALPHA + x.nbytes * SLOW_BETA)
+        with self.cable:
+            time.sleep(SLOW_ALPHA + x.nbytes * SLOW_BETA)
         super().send(x, dst)
 
 

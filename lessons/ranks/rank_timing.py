@@ -125,15 +125,15 @@ class OnDevice:
 
     def send(self, x: Any, dst: int) -> None:
         """Send the tensor under `x`."""
-        self.isend(x, dst).wait()
-
-    def recv(self, src: int) -> Any:
-        """Return what rank `src` sent, as an array for NumPy's functions."""
-        return self.irecv(src).wait()
+        self.comm.send(x.tensor, dst)
 
     def isend(self, x: Any, dst: int) -> Any:
         """Begin to send the tensor under `x`; return a handle with `wait`."""
         return self.comm.isend(x.tensor, dst)
+
+    def recv(self, src: int) -> Any:
+        """Return what rank `src` sent, as an array for NumPy's functions."""
+        return _as_array(self.comm.recv(src))
 
     def irecv(self, src: int) -> "_Coming":
         """Begin to receive; `wait` of what this returns gives the array."""
@@ -141,10 +141,7 @@ class OnDevice:
 
     def sendrecv(self, x: Any, dst: int, src: int) -> Any:
         """Send to `dst` and receive from `src` at once."""
-        sending = self.isend(x, dst)
-        theirs = self.recv(src)
-        sending.wait()
-        return theirs
+        return _as_array(self.comm.sendrecv(x.tensor, dst, src))
 
 
 class _Coming:
@@ -154,10 +151,14 @@ class _Coming:
         self.work = work
 
     def wait(self) -> Any:
-        """Return it as an array for NumPy's functions, once it is there."""
-        from ddp_lab.device_array import DeviceArray
+        """Return it as an array, once it is there."""
+        return _as_array(self.work.wait())
 
-        return DeviceArray(self.work.wait())
+
+def _as_array(tensor: Any) -> Any:
+    from ddp_lab.device_array import DeviceArray
+
+    return DeviceArray(tensor)
 
 
 def there_and_back(comm: Any, x: Any) -> None:
