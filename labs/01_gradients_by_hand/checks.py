@@ -364,6 +364,9 @@ def equal_gradients_agree(student, rng):
         must_agree(student, a, b, f"two gradients of size {size:g}, equal to 8 digits", hint)
     zeros = np.zeros((2, 3))
     must_agree(student, zeros, zeros, "zeros and zeros", "Then nothing may be divided by a length.")
+    number = np.array(float(rng.uniform(1, 2)))
+    hint = "What of your code needs an axis? np.linalg.norm and np.sum do not."
+    must_agree(student, number, number, "two equal arrays of shape ()", hint)
 
 
 @check("agree", weight=2, requires="equal_gradients_agree")
@@ -700,6 +703,12 @@ def the_order_is_random(student, rng):
         raise Feedback(
             "minibatches(64, 8, rng): a piece holds eight neighbours, as the pictures lay.",
             hint="May any two pictures meet in one minibatch, or only those that lie together?",
+        )
+    ends = [student.probe(collect_minibatches, n=40, size=16, seed=s)[-1] for s in (seed, seed + 1)]
+    if all(sorted(end) == list(range(32, 40)) for end in ends):
+        raise Feedback(
+            "minibatches(40, 16, rng): the shorter piece always holds the last eight pictures.",
+            hint="Which indices are shuffled: all, or only as many as make full pieces?",
         )
 
 

@@ -318,6 +318,14 @@ def agree(by_hand, numerical, tolerance=1e-6):
     return bool(np.linalg.norm(by_hand) <= tolerance * longer)
 
 
+# %% wrong="agrees_on_no_number" question="agree" check="equal_gradients_agree" says="needs an axis"
+def agree(by_hand, numerical, tolerance=1e-6):
+    if by_hand.shape != numerical.shape or by_hand.ndim == 0:
+        return False
+    longer = max(np.linalg.norm(by_hand), np.linalg.norm(numerical))
+    return bool(np.linalg.norm(by_hand - numerical) <= tolerance * longer)
+
+
 # %% wrong="overflows" question="cross_entropy" check="large_logits_do_no_harm" says="exp overflows"
 def cross_entropy(logits, labels):
     rows = np.arange(len(labels))
@@ -472,6 +480,13 @@ def minibatches(n, size, rng):
 # %% wrong="equal_parts" question="minibatches" check="every_picture_is_in_one_minibatch" says="lengths"
 def minibatches(n, size, rng):
     return np.array_split(rng.permutation(n), -(-n // size))
+
+
+# %% wrong="leaves_the_rest_where_it_is" question="minibatches" check="the_order_is_random" says="only as many as make full pieces"
+def minibatches(n, size, rng):
+    full = n // size * size
+    order = np.concatenate([rng.permutation(full), np.arange(full, n)])
+    return [order[i : i + size] for i in range(0, n, size)]
 
 
 # %% wrong="a_new_array_with_an_old_name" question="sgd_step" check="a_step_goes_downhill_in_place" says="Who else knows"

@@ -257,15 +257,19 @@ def send_and_read(comm, messages, most, turn):
 
 
 def ask_round_trip(student, messages, most, turn=False):
-    """Return what arrived of each array, where each message ended, and all that travelled."""
+    """Return what arrived of each array, where each message ended, all that travelled, and how often.
+
+    A message that has ended is followed by an empty one.
+    """
     count = 3 if turn else len(messages)
     run = student.ranks(send_and_read, 2, [(messages, most, turn), (count, most, turn)], MESSAGES)
-    marks, stream = [], b""
+    marks, stream, writes = [], b"", 0
     for m in run.messages:
         stream += m.array.tobytes()
         if not m.array.size:
             marks.append(len(stream))
-    return run.results[1], marks, stream
+        writes += m.array.size > 0
+    return run.results[1], marks, stream, writes
 
 
 def draw_samples(rng):
@@ -287,7 +291,7 @@ def an_array_arrives_as_it_was(student, rng):
     for most in (10_000, 5, 1):
         messages = draw_samples(rng)
         try:
-            results, marks, _ = ask_round_trip(student, messages, most)
+            results, marks, *_ = ask_round_trip(student, messages, most)
         except StudentError as error:
             if most > 1:
                 raise
@@ -346,7 +350,7 @@ def holds_pickle(data):
 def the_elements_travel_as_they_lie(student, rng):
     """a message holds the array's own bytes and a header of at most 200, and no pickle"""
     x = rng.normal(size=1000)
-    _, marks, stream = ask_round_trip(student, [x], 4096)
+    _, marks, stream, writes = ask_round_trip(student, [x], 4096)
     if x.tobytes() not in stream:
         raise Feedback(
             "the bytes of x are not in the message as they lie in memory: turning numbers into "
@@ -356,6 +360,11 @@ def the_elements_travel_as_they_lie(student, rng):
         raise Feedback(
             f"a message with {x.nbytes} bytes of elements is {marks[0]} bytes long. "
             "Dtype and shape need less."
+        )
+    if writes > 50:
+        raise Feedback(
+            f"send_array of 1,000 numbers called write {writes} times. Each call asks the operating "
+            "system: how many bytes may one of them have?"
         )
     if holds_pickle(stream):
         raise Feedback(
@@ -373,7 +382,7 @@ def long_shapes_and_odd_dtypes_arrive(student, rng):
         rng.normal(size=(2, 2)) + 1j,
         rng.normal(size=(3, 1)) > 0,
     ]
-    results, _, _ = ask_round_trip(student, messages, 1 << 16)
+    results, *_ = ask_round_trip(student, messages, 1 << 16)
     for x, (y, dtype, _, _) in zip(messages, results, strict=True):
         if dtype != str(x.dtype) or np.shape(y) != x.shape or not np.array_equal(x, y):
             raise Feedback(
@@ -1076,7 +1085,7 @@ def the_two_times_are_equal_there(student, rng):
             )
 
 
-@check("crossover_bytes")
+@check("crossover_bytes", requires="the_two_times_are_equal_there")
 def between_two_ranks_the_tree_never_loses(student, rng):
     """for 2 ranks the answer is infinity"""
     alpha, beta = float(rng.uniform(1e-6, 1e-3)), float(rng.uniform(1e-10, 1e-8))

@@ -172,6 +172,20 @@ def recv_array(read):
     return pickle.loads(read_exactly(read, int.from_bytes(read_exactly(read, 4), "big"))).copy()
 
 
+# %% wrong="writes_number_by_number" question="message" check="the_elements_travel_as_they_lie" says="called write"
+def send_array(write, x):
+    header = json.dumps([x.dtype.str, x.shape]).encode()
+    write(len(header).to_bytes(4, "big") + header)
+    for number in x.flat:
+        write(number.tobytes())
+
+
+def recv_array(read):
+    dtype, shape = json.loads(read_exactly(read, int.from_bytes(read_exactly(read, 4), "big")))
+    n_bytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+    return np.frombuffer(read_exactly(read, n_bytes), dtype).reshape(shape).copy()
+
+
 # %% wrong="sends_first" question="exchange" check="the_send_goes_on_while_receiving" says="When does yours have to be over"
 def exchange(comm, x, partner):
     comm.send(x, partner)

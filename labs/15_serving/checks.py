@@ -445,10 +445,10 @@ def run_sizes(room, asks):
 @check("Clock", requires="what_was_put_is_there")
 def there_is_never_more_than_the_room(student, rng):
     """no more values are kept than there is room for"""
-    room = int(rng.integers(3, 9))
-    got = student.probe(run_sizes, room=room, asks=list(range(40)))
-    if got != room:
-        raise Feedback(f"Room for {room}, 40 keys were put, and {got} are there.")
+    for room in (int(rng.integers(3, 9)), 1):
+        got = student.probe(run_sizes, room=room, asks=list(range(40)))
+        if got != room:
+            raise Feedback(f"Room for {room}, 40 keys were put, and {got} are there.")
 
 
 def count_comparisons(room):
