@@ -1,10 +1,10 @@
 """Modules that hold modules: in a row, in a list, in a dict; and lists of parameters."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from itertools import groupby
 from typing import Any, ClassVar, TypeVar
 
-from minitorch.nn.module import M, Module
+from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter
 from minitorch.tensor.tensor import Tensor
 
@@ -12,36 +12,49 @@ L = TypeVar("L", bound="_Listed")
 
 
 class _Listed(Module):
-    """What modules in a row and in a list share: children by number, named "0", "1", ..."""
+    """What lists of modules and of parameters share: entries by number, named "0", "1", ..."""
 
-    def append(self: M, module: Module) -> M:
-        """Add a module at the end and return this container."""
-        self.add_module(str(len(self._modules)), module)
+    _store: ClassVar[str] = "_modules"
+
+    def append(self: L, value: Any) -> L:
+        """Add a module, or parameter, at the end and return this container."""
+        self.add_module(str(len(self)), value)
         return self
 
-    def extend(self: L, modules: Iterable[Module]) -> L:
-        """Add modules at the end and return this container."""
-        for module in modules:
-            self.append(module)
+    def extend(self: L, values: Iterable[Any]) -> L:
+        """Add modules, or parameters, at the end and return this container."""
+        if not isinstance(values, Iterable):
+            raise TypeError(
+                f"{type(self).__name__}: got {type(values).__name__}, expected a list. Write "
+                "brackets around it."
+            )
+        for value in values:
+            self.append(value)
         return self
 
     __iadd__ = extend
 
-    def insert(self, index: int, module: Module) -> None:
-        """Put a module in front of the one at `index`."""
-        modules = list(self)
-        modules.insert(index, module)
-        self._modules.clear()
-        self.extend(modules)
+    def insert(self, index: int, value: Any) -> None:
+        """Put a module, or parameter, in front of the one at `index`."""
+        values = list(self)
+        values.insert(index, value)
+        self.__dict__[self._store].clear()
+        self.extend(values)
+
+    def pop(self, index: int = -1) -> Any:
+        """Take out the entry at `index` and return it."""
+        value = self[index]
+        del self[index]
+        return value
 
     def __delitem__(self, index: int | slice) -> None:
-        modules = list(self)
-        del modules[index]
-        self._modules.clear()
-        self.extend(modules)
+        values = list(self)
+        del values[index]
+        self.__dict__[self._store].clear()
+        self.extend(values)
 
     def _key(self, index: Any) -> str:
-        names = list(self._modules)
+        names = list(self.__dict__[self._store])
         try:
             key: str = names[index]
         except IndexError:
@@ -51,16 +64,18 @@ class _Listed(Module):
         return key
 
     def __getitem__(self, index: int | slice) -> Any:
-        return self._modules[self._key(index)]
+        if isinstance(index, slice):
+            return type(self)(list(self)[index])  # type: ignore[call-arg]
+        return self.__dict__[self._store][self._key(index)]
 
-    def __setitem__(self, index: int, module: Module) -> None:
-        self._modules[self._key(index)] = module
+    def __setitem__(self, index: int, value: Any) -> None:
+        setattr(self, self._key(index), value)
 
     def __len__(self) -> int:
-        return len(self._modules)
+        return len(self.__dict__[self._store])
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(list(self._modules.values()))
+        return iter(list(self.__dict__[self._store].values()))
 
 
 class Sequential(_Listed):
@@ -85,18 +100,16 @@ class Sequential(_Listed):
             return Sequential(dict(list(self._modules.items())[index]))  # type: ignore[arg-type]
         return super().__getitem__(index)
 
+    def __add__(self, other: "Sequential") -> "Sequential":
+        return Sequential(*self, *other)
+
 
 class ModuleList(_Listed):
     """A list of modules whose parameters are found; it has no forward of its own."""
 
-    def __init__(self, modules: Iterable[Module] = ()) -> None:
+    def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
-        self.extend(modules)
-
-    def __getitem__(self, index: int | slice) -> Any:
-        if isinstance(index, slice):
-            return ModuleList(list(self)[index])
-        return super().__getitem__(index)
+        self.extend(() if modules is None else modules)
 
     def __add__(self, other: Iterable[Module]) -> "ModuleList":
         return ModuleList([*self, *other])
@@ -117,14 +130,24 @@ class _Named(Module):
 
     _store: ClassVar[str]
 
-    def __init__(self, values: Mapping[str, object] | None = None) -> None:
+    def __init__(self, values: Mapping[str, Any] | Iterable[tuple[str, Any]] | None = None) -> None:
         super().__init__()
         self.update(values or {})
 
-    def update(self, values: Mapping[str, object]) -> None:
-        """Add values by name."""
-        for name, value in values.items():
-            self[name] = value
+    # Of Python's dicts: no base, or two modules of one content would be equal
+    get: Callable[..., Any] = Mapping.get
+    pop: Callable[..., Any] = MutableMapping.pop
+    update: Callable[..., None] = MutableMapping.update
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """Return what has this name; `default` is put there first if there is nothing."""
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def clear(self) -> None:
+        """Take everything out."""
+        self.__dict__[self._store].clear()
 
     def __setitem__(self, name: str, value: Any) -> None:
         raise NotImplementedError
@@ -172,27 +195,27 @@ class ParameterDict(_Named):
     _store = "_parameters"
 
     def __setitem__(self, name: str, value: Tensor) -> None:
-        self.register_parameter(name, value if isinstance(value, Parameter) else Parameter(value))
+        self.register_parameter(name, _as_parameter(value))
 
 
-class ParameterList(Module):
-    """A list of parameters that are found."""
+class ParameterList(_Listed):
+    """A list of parameters that are found; a tensor becomes one."""
 
-    def __init__(self, parameters: Iterable[Parameter] = ()) -> None:
+    _store = "_parameters"
+
+    def __init__(self, values: Iterable[Tensor] | None = None) -> None:
         super().__init__()
-        for param in parameters:
-            self.append(param)
+        self.extend(() if values is None else values)
 
-    def append(self, param: Parameter) -> "ParameterList":
+    def append(self: L, value: Tensor) -> L:
         """Add a parameter at the end and return this list."""
-        self.register_parameter(str(len(self)), param)
+        self.register_parameter(str(len(self)), _as_parameter(value))
         return self
 
-    def __getitem__(self, index: int) -> Any:
-        return list(self._parameters.values())[index]
+    def __setitem__(self, index: int, value: Tensor) -> None:
+        super().__setitem__(index, _as_parameter(value))
 
-    def __len__(self) -> int:
-        return len(self._parameters)
 
-    def __iter__(self) -> Iterator[Any]:
-        return iter(list(self._parameters.values()))
+def _as_parameter(value: Any) -> Any:
+    is_plain = isinstance(value, Tensor) and not isinstance(value, Parameter)
+    return Parameter(value) if is_plain else value

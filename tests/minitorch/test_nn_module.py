@@ -316,6 +316,37 @@ def test_containers_behave_as_lists_and_dicts() -> None:
     assert len(list(params.parameters())) == len(params) == 1
     with pytest.raises(NotImplementedError, match="forward"):
         listed(1)
+    with pytest.raises(TypeError, match="expected a list"):
+        nn.ModuleList(nn.ReLU())  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="got int, expected Module"):
+        row[0] = 3
+
+
+@pytest.mark.parametrize("lib", [minitorch, torch])
+def test_containers_have_the_methods_that_pytorchs_have(lib: Any) -> None:
+    row = lib.nn.Sequential(lib.nn.ReLU(), lib.nn.Tanh()) + lib.nn.Sequential(lib.nn.Identity())
+    assert [type(m).__name__ for m in row] == ["ReLU", "Tanh", "Identity"]
+    assert isinstance(row.pop(1), lib.nn.Tanh)
+    assert list(row._modules) == ["0", "1"]
+    assert len(lib.nn.ModuleList(None)) == 0
+    named = lib.nn.ModuleDict([("a", lib.nn.ReLU())])
+    named.update([("b", lib.nn.Tanh())])
+    assert isinstance(named.pop("b"), lib.nn.Tanh)
+    assert list(named) == ["a"]
+    named.clear()
+    assert not len(named)
+    assert len({named, lib.nn.ModuleDict()}) == 2
+    listed = lib.nn.ParameterList([lib.zeros(2), lib.nn.Parameter(lib.ones(3))])
+    listed += [lib.ones(4)]
+    listed[0] = lib.nn.Parameter(lib.ones(5))
+    assert [p.numel() for p in listed] == [5, 3, 4]
+    assert [p.numel() for p in listed[1:]] == [3, 4]
+    assert [name for name, _ in listed.named_parameters()] == ["0", "1", "2"]
+    params = lib.nn.ParameterDict([("a", lib.ones(1))])
+    assert params.get("b") is None
+    assert params.setdefault("b", lib.ones(2)).requires_grad
+    assert params.pop("a").numel() == 1
+    assert list(params.keys()) == ["b"]
 
 
 # ── parameters as a whole ───────────────────────────────────────────────────────────────────────
