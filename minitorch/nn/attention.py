@@ -101,12 +101,17 @@ class MultiheadAttention(Module):
             average_attn_weights: the mean over heads; otherwise (N, heads, L, S).
             is_causal: says that `attn_mask` is the causal one, which must be given.
         Raises:
-            ShapeError: query, key, value and `attn_mask` do not fit each other.
+            ShapeError: query, key, value and masks do not fit each other.
             DTypeError: a mask is neither of bools nor of floats.
         """
         if is_causal and attn_mask is None:
             raise ArgumentError("MultiheadAttention: got is_causal without attn_mask. Give both.")
         single = query.ndim == 2
+        if {query.ndim, key.ndim, value.ndim} not in ({2}, {3}):
+            raise ShapeError(
+                f"MultiheadAttention: got query {tuple(query.shape)}, key {tuple(key.shape)} and "
+                f"value {tuple(value.shape)}, expected 3 axes each, or 2 without a batch."
+            )
         q_NLE, k_NSE, v_NSE = (self._batch_first(t, single) for t in (query, key, value))
         self._check(q_NLE, k_NSE, v_NSE)
         q_NLE, k_NSE, v_NSE = self._project(q_NLE, k_NSE, v_NSE)
@@ -158,11 +163,17 @@ class MultiheadAttention(Module):
     ) -> Any:
         """Return what the masks add to the scores: 0 where allowed, -infinity where not."""
         total: Any = 0.0
+        n, h, *plane = scores_NHLS.shape
         if padding is not None:
+            wanted = (plane[1],) if single else (n, plane[1])
+            if tuple(padding.shape) != wanted:
+                raise ShapeError(
+                    f"MultiheadAttention: got key_padding_mask {tuple(padding.shape)}, expected "
+                    f"{wanted}, a batch first."
+                )
             wide = _as_additive_mask(padding.unsqueeze(0) if single else padding, scores_NHLS)
             total = total + wide.unsqueeze(1).unsqueeze(1)
         if mask is not None:
-            n, h, *plane = scores_NHLS.shape
             if tuple(mask.shape) not in (tuple(plane), (n * h, *plane)):
                 raise ShapeError(
                     f"MultiheadAttention: got attn_mask {tuple(mask.shape)}, expected "

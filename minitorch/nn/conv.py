@@ -43,10 +43,24 @@ class _Convolution(Module):
     ) -> None:
         super().__init__()
         self._check(in_channels, out_channels, groups, padding_mode)
+        strides = each_axis(stride, self.axes)
+        if isinstance(padding, str) and (
+            self.transposed
+            or padding not in ("same", "valid")
+            or (padding == "same" and strides != (1,) * self.axes)
+        ):
+            raise ArgumentError(
+                f"{type(self).__name__}: got padding {padding!r} and stride {stride}, expected "
+                "numbers, or, not transposed, 'valid' or with stride 1 'same'."
+            )
+        if min(each_axis(kernel_size, self.axes)) < 1:
+            raise ArgumentError(
+                f"{type(self).__name__}: got kernel_size {kernel_size}, expected 1 or more."
+            )
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.kernel_size = each_axis(kernel_size, self.axes)
-        self.stride = each_axis(stride, self.axes)
+        self.stride = strides
         self.padding = padding if isinstance(padding, str) else each_axis(padding, self.axes)
         self.dilation = each_axis(dilation, self.axes)
         self.groups = groups

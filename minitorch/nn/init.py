@@ -35,11 +35,15 @@ def _fill(tensor: Tensor, draw: Callable[[Generator], object]) -> Tensor:
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
     """Fill with numbers uniform in [a, b)."""
+    if b < a:
+        raise ArgumentError(f"uniform_: got {a} to {b}, expected them in order.")
     return _fill(tensor, lambda rng: rng.uniform(tensor.shape, float64) * (b - a) + a)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     """Fill with numbers of a normal distribution."""
+    if std < 0:
+        raise ArgumentError(f"normal_: got std {std}, expected 0 or more.")
     return _fill(tensor, lambda rng: rng.normal(tensor.shape, float64) * std + mean)
 
 

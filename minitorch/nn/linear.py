@@ -3,7 +3,7 @@
 import math
 
 from minitorch.arrays.library import DeviceLike, DTypeLike
-from minitorch.errors import ArgumentError
+from minitorch.errors import ArgumentError, ShapeError
 from minitorch.nn import functional as F
 from minitorch.nn import init
 from minitorch.nn.module import Module
@@ -117,6 +117,11 @@ class Embedding(Module):
         norm_type: float = 2.0,
     ) -> "Embedding":
         """Return an embedding over a given table, not trained unless `freeze` is false."""
+        if embeddings.ndim != 2:
+            raise ShapeError(
+                f"Embedding.from_pretrained: got shape {tuple(embeddings.shape)}, expected "
+                "(count, size)."
+            )
         count, size = embeddings.shape
         embedding = cls(count, size, padding_idx, max_norm, norm_type, _weight=embeddings)
         embedding.weight.requires_grad_(not freeze)

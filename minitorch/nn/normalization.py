@@ -236,7 +236,7 @@ class GroupNorm(_Affine):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        if num_channels % num_groups:
+        if num_groups < 1 or num_channels % num_groups:
             raise ArgumentError(
                 f"GroupNorm: got {num_channels} channels in {num_groups} groups, expected a number "
                 "that the groups divide."

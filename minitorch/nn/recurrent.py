@@ -69,9 +69,11 @@ class _Cell(Module):
             )
             state = (start,) * self.states
         held = state if isinstance(state, tuple) else (state,)
-        if len(held) != self.states:
-            raise ArgumentError(
-                f"{self._get_name()}: got {len(held)} tensors as the state, expected {self.states}."
+        expected = [(*x.shape[:-1], self.hidden_size)] * self.states
+        if [h.shape for h in held] != expected:
+            raise ShapeError(
+                f"{self._get_name()}: got a state of shapes {[h.shape for h in held]}, expected "
+                f"{expected}."
             )
         from_x = F.linear(x, self.weight_ih, self.bias_ih)
         from_h = F.linear(held[0], self.weight_hh, self.bias_hh)

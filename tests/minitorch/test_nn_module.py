@@ -429,11 +429,60 @@ def test_the_seed_decides_how_a_layer_starts() -> None:
         lambda: nn.GroupNorm(3, 4),
         lambda: nn.Dropout(1.5),
         lambda: nn.Embedding(3, 2, padding_idx=3),
+        lambda: nn.Conv2d(3, 4, 0),
+        lambda: nn.Conv2d(3, 4, 3, padding="some"),
+        lambda: nn.Conv2d(3, 4, 3, stride=2, padding="same"),
+        lambda: nn.GroupNorm(0, 4),
+        lambda: nn.init.normal_(nn.Parameter(np.zeros(2)), std=-1.0),
+        lambda: nn.init.uniform_(nn.Parameter(np.zeros(2)), 1.0, 0.0),
     ],
 )
 def test_layers_that_cannot_be_are_refused(build: Any) -> None:
     with pytest.raises(ArgumentError):
         build()
+
+
+ROW: Any = [1.0]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: nn.Linear(1, 1)(ROW), "linear: got input of type list"),
+        (lambda: nn.Embedding(3, 2)(ROW), "embedding: got list indices"),
+        (lambda: nn.CrossEntropyLoss()(minitorch.ones(1, 2), ROW), "got target of type list"),
+        (lambda: nn.Embedding.from_pretrained(minitorch.ones(3)), "expected .count, size."),
+        (lambda: nn.BatchNorm1d(3)(minitorch.ones(2, 3).long()), "batch_norm: got int64"),
+        (
+            lambda: nn.LSTMCell(3, 2)(minitorch.ones(4, 3), (minitorch.ones(1, 2),) * 2),
+            r"LSTMCell: got a state of shapes \[\(1, 2\), \(1, 2\)\]",
+        ),
+        (lambda: nn.GRUCell(3, 2)(minitorch.ones(4, 3), minitorch.ones(2)), "GRUCell: got a state"),
+        (lambda: nn.MultiheadAttention(2, 1)(*[minitorch.ones(2)] * 3), "expected 3 axes each"),
+        (
+            lambda: nn.MultiheadAttention(2, 1)(
+                *[minitorch.ones(3, 4, 2)] * 3,
+                key_padding_mask=minitorch.ones(3, 4, dtype=minitorch.bool),
+            ),
+            r"got key_padding_mask \(3, 4\), expected \(4, 3\)",
+        ),
+    ],
+)
+def test_inputs_that_do_not_fit_a_layer_are_refused_by_it(call: Any, message: str) -> None:
+    with pytest.raises(MinitorchError, match=message):
+        call()
+
+
+@pytest.mark.filterwarnings("ignore:Initializing zero-element")
+@pytest.mark.parametrize("sizes", [(3, 0), (0, 3), (0, 0)])
+def test_a_linear_layer_may_have_no_features(sizes: tuple[int, int]) -> None:
+    for lib in (minitorch, torch):
+        layer, x = lib.nn.Linear(*sizes), lib.ones(2, 4, sizes[0], requires_grad=True)
+        y = layer(x)
+        y.sum().backward()
+        assert tuple(y.shape) == (2, 4, sizes[1])
+        assert tuple(x.grad.shape) == (2, 4, sizes[0])
+        assert tuple(layer.weight.grad.shape) == sizes[::-1]
 
 
 def test_unknown_options_are_refused_by_name() -> None:

@@ -342,8 +342,9 @@ def embedding(input: Kind, weight: Kind, padding_idx: int | None = None) -> Kind
         DTypeError: the input is not of integers.
         AxisError: a number below 0, or of no row.
     """
-    if as_dtype(input.dtype).kind not in "iu":
-        raise DTypeError(f"embedding: got {input.dtype} indices, expected integers. Use .long().")
+    got = getattr(input, "dtype", type(input).__name__)
+    if not hasattr(input, "dtype") or as_dtype(got).kind not in "iu":
+        raise DTypeError(f"embedding: got {got} indices, expected a tensor of integers.")
     if len(weight.shape) != 2:
         raise ShapeError(f"embedding: got weight {tuple(weight.shape)}, expected (count, size).")
     _check_rows(input, weight.shape[0])

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...arrays.library import Array, Namespace, as_dtype, cast, dtype_of
 from ...compile.class_cross_entropy import NONE
-from ...errors import ArgumentError, ShapeError
+from ...errors import ArgumentError, DTypeError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from ..elementwise import compiled
 from ..elementwise.binary import where
@@ -197,6 +197,11 @@ def cross_entropy(
     if not 0.0 <= label_smoothing <= 1.0:
         raise ArgumentError(
             f"cross_entropy: got label_smoothing {label_smoothing}, expected 0 to 1."
+        )
+    if not hasattr(target, "dtype"):
+        raise DTypeError(
+            f"cross_entropy: got target of type {type(target).__name__}, expected a tensor. Wrap "
+            "it with minitorch.tensor."
         )
     by_class = as_dtype(target.dtype).kind != "f"
     plain = by_class and not (label_smoothing and weight is not None)

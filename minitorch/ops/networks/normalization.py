@@ -141,7 +141,8 @@ def batch_norm(
 
 
 def _check_channels(name: str, x: Methods, *vectors: Any) -> None:
-    """Raise unless each vector that is given has one number for each channel, axis 1 of `x`."""
+    """Raise unless `x` is of floats, and each vector has a number for each channel, axis 1."""
+    require_floats(name, x)
     count = x.shape[1]
     for vector in vectors:
         if vector is not None and None not in (count, *vector.shape) and vector.shape != (count,):

@@ -9,7 +9,7 @@ import numpy as np
 from ...arrays.allocator import matrix_product
 from ...arrays.library import Array, DType, Namespace
 from ...arrays.shapes import axis, broadcast
-from ...errors import ShapeError
+from ...errors import DTypeError, ShapeError
 from ...op import Gradients, Kind, Methods, Op, Spec, apply
 from ..reducing.reduction import sum
 from ..shaping.broadcasting import sum_to
@@ -209,7 +209,7 @@ class Linear(Op):
         """Return (..., out) for x (..., in), weight (out, in), bias (out,)."""
         shape = x.shape
         flat = len(shape) == 2
-        rows = x if flat else x.reshape((-1, shape[-1]))
+        rows = x if flat else x.reshape((math.prod(shape[:-1]), shape[-1]))
         y = matrix_product(rows, weight.T) if xp is np else xp.matmul(rows, weight.T)
         if bias:
             y += bias[0]
@@ -236,19 +236,25 @@ class Linear(Op):
         x, weight = node.inputs[:2]
         wants = node.wants
         flat = len(x.shape) == 2
-        g = out_grad if flat else reshape(out_grad, -1, weight.shape[0])
+        g = out_grad if flat else _as_rows(out_grad)
         shares: list[Methods | None] = [None, None, None]
         if wants[0]:
             dx = apply(_matmul, g, weight)
             shares[0] = dx if flat else reshape_like(dx, x)
         if wants[1]:
-            shares[1] = apply(_matmul, mT(g), x if flat else reshape(x, -1, x.shape[-1]))
+            shares[1] = apply(_matmul, mT(g), x if flat else _as_rows(x))
         if len(wants) > 2 and wants[2]:
             shares[2] = _sum_of_rows(g)
         return shares[: len(wants)]
 
 
 _linear = Linear()
+
+
+def _as_rows(x: Methods) -> Methods:
+    """Return `x` as a matrix; without elements -1 says nothing, and the sizes are known."""
+    *lead, last = x.shape
+    return reshape(x, -1 if last or None in lead else math.prod(lead), last)
 
 
 def _sum_of_rows(g: Any) -> Any:
@@ -265,6 +271,11 @@ def _ones(count: int, dtype: DType) -> Array:
 
 def linear(x: Kind, weight: Any, bias: object = None) -> Kind:
     """Return x Wᵀ + b: (..., in) times (out, in) gives (..., out)."""
+    if not hasattr(x, "shape"):
+        raise DTypeError(
+            f"linear: got input of type {type(x).__name__}, expected a tensor. Wrap it with "
+            "minitorch.tensor."
+        )
     if len(weight.shape) == 2 and len(x.shape) > 1:
         return apply(_linear, x, weight) if bias is None else apply(_linear, x, weight, bias)
     product = matmul(x, t(weight))
