@@ -8,8 +8,8 @@ the value itself.
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from minitorch.errors import ArgumentError
@@ -29,9 +29,22 @@ class LRScheduler:
         self.__post_init__()
 
     def __post_init__(self) -> None:
+        self._require(isinstance(self.optimizer, Optimizer), "optimizer", "an Optimizer")
         groups = self.optimizer.param_groups
+        resumes = self.last_epoch >= 0
+        if resumes and not all("initial_lr" in group for group in groups):
+            raise ArgumentError(
+                f"{type(self).__name__}: got last_epoch {self.last_epoch} for groups that no "
+                "schedule has set, expected their 'initial_lr'. Load the optimizer's state first."
+            )
         self.base_lrs = [float(group.setdefault("initial_lr", group["lr"])) for group in groups]
         self.step()
+
+    def _require(self, holds: bool, name: str, expected: str) -> None:
+        if not holds:
+            raise ArgumentError(
+                f"{type(self).__name__}: got {name} {getattr(self, name)!r}, expected {expected}."
+            )
 
     def _value(self, t: int, base: float) -> float:
         raise NotImplementedError(f"{type(self).__name__} has no _value(t, base). Define it.")
@@ -57,6 +70,13 @@ class LRScheduler:
     def _value_of(self, index: int) -> Callable[[int, float], float]:
         return self._value
 
+    def _of_groups(self, name: str) -> list[float]:
+        """Return an option for each group, of one number or of a list of them."""
+        groups, value = len(self.optimizer.param_groups), getattr(self, name)
+        values = list(value) if isinstance(value, Iterable) else [value] * groups
+        self._require(len(values) == groups, name, f"a number, or {groups}, one for each group")
+        return values
+
     def get_last_lr(self) -> list[float]:
         """Return the present rate of every group."""
         return [group["lr"] for group in self.optimizer.param_groups]
@@ -77,6 +97,15 @@ class LRScheduler:
 def _cosine(start: float, end: float, share: float) -> float:
     """Return the point at `share` of half a cosine from `start` (0) to `end` (1)."""
     return end + (start - end) * (1.0 + math.cos(math.pi * share)) / 2.0
+
+
+def _line(start: float, end: float, share: float) -> float:
+    return start + (end - start) * share
+
+
+ANNEALS = {"cos": _cosine, "linear": _line}
+_LRScheduler = LRScheduler
+"""Torch's older name, of which schedules of one's own are made."""
 
 
 def _holds_functions(value: object) -> bool:
@@ -116,6 +145,10 @@ class StepLR(LRScheduler):
     step_size: int
     gamma: float = 0.1
 
+    def __post_init__(self) -> None:
+        self._require(self.step_size > 0, "step_size", "1 or more")
+        super().__post_init__()
+
     def _value(self, t: int, base: float) -> float:
         return base * self.gamma ** (t // self.step_size)
 
@@ -126,6 +159,10 @@ class MultiStepLR(LRScheduler):
 
     milestones: Sequence[int]
     gamma: float = 0.1
+
+    def __post_init__(self) -> None:
+        self._require(isinstance(self.milestones, Iterable), "milestones", "a list of steps")
+        super().__post_init__()
 
     def _value(self, t: int, base: float) -> float:
         return base * self.gamma ** bisect_right(sorted(self.milestones), t)
@@ -149,6 +186,11 @@ class LinearLR(LRScheduler):
     end_factor: float = 1.0
     total_iters: int = 5
 
+    def __post_init__(self) -> None:
+        self._require(0.0 < self.start_factor <= 1.0, "start_factor", "one in (0, 1]")
+        self._require(0.0 <= self.end_factor <= 1.0, "end_factor", "one in [0, 1]")
+        super().__post_init__()
+
     def _value(self, t: int, base: float) -> float:
         share = min(t / self.total_iters, 1.0)
         return base * (self.start_factor + (self.end_factor - self.start_factor) * share)
@@ -164,8 +206,45 @@ class CosineAnnealingLR(LRScheduler):
     T_max: int
     eta_min: float = 0.0
 
+    def __post_init__(self) -> None:
+        self._require(self.T_max > 0, "T_max", "1 or more")
+        super().__post_init__()
+
     def _value(self, t: int, base: float) -> float:
         return _cosine(base, self.eta_min, t / self.T_max)
+
+
+@dataclass(eq=False, repr=False)
+class CosineAnnealingWarmRestarts(LRScheduler):
+    """From base to `eta_min` along half a cosine of `T_0` steps, then T_0 * T_mult, ...
+
+    Source: Loshchilov & Hutter, SGDR, ICLR 2017.
+    """
+
+    T_0: int
+    T_mult: int = 1
+    eta_min: float = 0.0
+    sets = True
+
+    def __post_init__(self) -> None:
+        self._require(self.T_0 > 0, "T_0", "1 or more")
+        self._require(self.T_mult >= 1, "T_mult", "1 or more")
+        super().__post_init__()
+
+    def step(self, epoch: float | None = None) -> None:
+        """Move on by one, or to `epoch`, which may lie between two: epoch + batch / batches."""
+        if epoch is None:
+            super().step()
+            return
+        self.last_epoch = int(epoch)
+        for group, base in zip(self.optimizer.param_groups, self.base_lrs, strict=True):
+            group["lr"] = self._value(epoch, base)
+
+    def _value(self, t: float, base: float) -> float:
+        span = self.T_0
+        while t >= span:
+            t, span = t - span, span * self.T_mult
+        return _cosine(base, self.eta_min, t / span)
 
 
 # ── made of others, moving momentum too, watching a metric ──────────────────────────────────────
@@ -175,22 +254,25 @@ class CosineAnnealingLR(LRScheduler):
 class OneCycleLR(LRScheduler):
     """Up from max_lr / div_factor to `max_lr`, then down to a rate near 0, both along cosines.
 
+    `max_lr` is one rate or one for each group; `anneal_strategy` "linear" takes lines. In
+    `three_phase`s the rate comes down as it went up, and then goes on to the rate near 0.
     Momentum (beta1 for Adam) moves the other way unless `cycle_momentum` is false.
 
     Source: Smith & Topin, Super-Convergence, 2018.
     """
 
-    max_lr: float
+    max_lr: float | Sequence[float]
     total_steps: int | None = None
     epochs: int | None = None
     steps_per_epoch: int | None = None
     pct_start: float = 0.3
-    _: KW_ONLY
+    anneal_strategy: str = "cos"
     cycle_momentum: bool = True
     base_momentum: float = 0.85
     max_momentum: float = 0.95
     div_factor: float = 25.0
     final_div_factor: float = 1e4
+    three_phase: bool = False
     sets = True
 
     def __post_init__(self) -> None:
@@ -200,13 +282,22 @@ class OneCycleLR(LRScheduler):
                 f"OneCycleLR: got {self._steps} steps, expected 2 or more. Pass total_steps, or "
                 "epochs and steps_per_epoch."
             )
-        for group in self.optimizer.param_groups:
-            group["initial_lr"] = group["lr"] = self.max_lr / self.div_factor
+        self._require(0.0 <= self.pct_start <= 1.0, "pct_start", "one in [0, 1]")
+        self._require(self.anneal_strategy in ANNEALS, "anneal_strategy", "'cos' or 'linear'")
+        groups = self.optimizer.param_groups
+        if self.cycle_momentum and not {"momentum", "betas"} & groups[0].keys():
+            raise ArgumentError(
+                "OneCycleLR: the optimizer has no momentum to cycle. Pass cycle_momentum=False."
+            )
+        self._peaks = self._of_groups("max_lr")
+        if self.last_epoch == -1:
+            for group, peak in zip(groups, self._peaks, strict=True):
+                group["initial_lr"] = group["lr"] = peak / self.div_factor
         super().__post_init__()
 
-    def _value(self, t: int, base: float) -> float:
-        first = self.max_lr / self.div_factor
-        return self._point(t, first, self.max_lr, first / self.final_div_factor)
+    def _value_of(self, index: int) -> Callable[[int, float], float]:
+        peak = self._peaks[index]
+        return lambda t, base: self._point(t, base, peak, base / self.final_div_factor)
 
     def step(self) -> None:
         """Move on by one; after `total_steps` of them there is nothing to move on to."""
@@ -227,9 +318,14 @@ class OneCycleLR(LRScheduler):
 
     def _point(self, t: int, first: float, middle: float, last: float) -> float:
         peak, end = float(self.pct_start * self._steps) - 1.0, self._steps - 1.0
+        anneal = ANNEALS[self.anneal_strategy]
         if t <= peak:
-            return _cosine(first, middle, t / peak)
-        return _cosine(middle, last, (t - peak) / (end - peak))
+            return anneal(first, middle, t / peak)
+        if self.three_phase and t <= 2.0 * peak:
+            return anneal(middle, first, (t - peak) / peak)
+        if self.three_phase:
+            peak, middle = 2.0 * peak, first
+        return anneal(middle, last, (t - peak) / (end - peak))
 
 
 @dataclass(eq=False, repr=False)
@@ -268,15 +364,18 @@ class ReduceLROnPlateau(LRScheduler):
     threshold: float = 1e-4
     threshold_mode: str = "rel"
     cooldown: int = 0
-    min_lr: float = 0.0
+    min_lr: float | Sequence[float] = 0.0
     eps: float = 1e-8
 
     def __post_init__(self) -> None:
+        self._require(isinstance(self.optimizer, Optimizer), "optimizer", "an Optimizer")
+        self._require(self.factor < 1.0, "factor", "less than 1")
         if self.mode not in ("min", "max") or self.threshold_mode not in ("rel", "abs"):
             raise ArgumentError(
                 f"ReduceLROnPlateau: got mode {self.mode!r} and threshold_mode "
                 f"{self.threshold_mode!r}, expected 'min' or 'max', and 'rel' or 'abs'."
             )
+        self.min_lrs = self._of_groups("min_lr")
         self.best = math.inf if self.mode == "min" else -math.inf
         self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
 
@@ -292,8 +391,8 @@ class ReduceLROnPlateau(LRScheduler):
             self.cooldown_counter -= 1
             self.num_bad_epochs = 0
         if self.num_bad_epochs > self.patience:
-            for group in self.optimizer.param_groups:
-                lower = max(group["lr"] * self.factor, self.min_lr)
+            for group, least in zip(self.optimizer.param_groups, self.min_lrs, strict=True):
+                lower = max(group["lr"] * self.factor, least)
                 if group["lr"] - lower > self.eps:
                     group["lr"] = lower
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0

@@ -22,7 +22,10 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("CosineAnnealingLR", {"T_max": 15, "eta_min": 0.01}),
     ("OneCycleLR", {"max_lr": 0.7, "total_steps": 60}),
     ("OneCycleLR", {"max_lr": 0.7, "epochs": 8, "steps_per_epoch": 10}),
-    ("OneCycleLR", {"max_lr": 0.7, "total_steps": 45}),
+    ("OneCycleLR", {"max_lr": [0.7, 0.1], "total_steps": 45, "anneal_strategy": "linear"}),
+    ("OneCycleLR", {"max_lr": 0.7, "total_steps": 45, "three_phase": True}),
+    ("CosineAnnealingWarmRestarts", {"T_0": 4, "T_mult": 2, "eta_min": 0.01}),
+    ("CosineAnnealingWarmRestarts", {"T_0": 7}),
 ]
 
 
@@ -117,7 +120,25 @@ def test_a_rate_that_was_changed_by_hand_is_kept_where_pytorch_keeps_it(
     assert close([seen[0]], [seen[1]])
 
 
-@pytest.mark.parametrize("options", [{}, {"mode": "max", "threshold_mode": "abs", "cooldown": 2}])
+def test_a_restarted_cosine_may_be_asked_between_two_epochs() -> None:
+    seen = []
+    for module, optimizer in zip((optim, torch.optim), pair(), strict=True):
+        schedule = module.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, 2, 2)
+        seen.append([])
+        for batch in range(30):
+            schedule.step(batch / 4)
+            seen[-1].append(schedule.get_last_lr())
+    assert close(*seen)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"mode": "max", "threshold_mode": "abs", "cooldown": 2},
+        {"min_lr": [0.1, 0.04]},
+    ],
+)
 def test_plateau_equals_pytorchs(options: dict[str, Any]) -> None:
     ours, theirs = pair()
     mine = optim.lr_scheduler.ReduceLROnPlateau(ours, patience=2, factor=0.5, **options)
@@ -152,6 +173,20 @@ def test_a_loaded_state_continues() -> None:
         lambda o: optim.lr_scheduler.LambdaLR(o, [lambda t: 1.0]),
         lambda o: optim.lr_scheduler.ReduceLROnPlateau(o, mode="least"),
         lambda o: optim.lr_scheduler.SequentialLR(o, [], milestones=[1]),
+        lambda o: optim.lr_scheduler.OneCycleLR(o, max_lr=1.0, total_steps=9, pct_start=2.0),
+        lambda o: optim.lr_scheduler.OneCycleLR(o, max_lr=[1.0], total_steps=9),
+        lambda o: optim.lr_scheduler.OneCycleLR(
+            optim.Adagrad(o.param_groups[0]["params"]), max_lr=1.0, total_steps=9
+        ),
+        lambda o: optim.lr_scheduler.ReduceLROnPlateau(o, factor=1.5),
+        lambda o: optim.lr_scheduler.ReduceLROnPlateau(o, min_lr=[0.1]),
+        lambda o: optim.lr_scheduler.StepLR(o.param_groups, 1),
+        lambda o: optim.lr_scheduler.StepLR(o, 0),
+        lambda o: optim.lr_scheduler.StepLR(o, 1, last_epoch=3),
+        lambda o: optim.lr_scheduler.MultiStepLR(o, 3),  # type: ignore[arg-type]
+        lambda o: optim.lr_scheduler.LinearLR(o, start_factor=2.0),
+        lambda o: optim.lr_scheduler.CosineAnnealingLR(o, 0),
+        lambda o: optim.lr_scheduler.CosineAnnealingWarmRestarts(o, 3, 0),
     ],
 )
 def test_what_makes_no_sense_is_refused(build: Callable[[Any], Any]) -> None:
