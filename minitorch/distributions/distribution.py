@@ -1,9 +1,8 @@
 """`Distribution`: a batch of distributions of single elements."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from minitorch.errors import ArgumentError, DTypeError
+from minitorch.errors import ArgumentError
 from minitorch.tensor.modes import no_grad
 from minitorch.tensor.tensor import Tensor, tensor
 
@@ -16,10 +15,40 @@ class Distribution:
     """
 
     has_rsample = False
-    event_shape = ()
+    event_shape: tuple[int, ...] = ()
 
-    def __init__(self, batch_shape: tuple[int, ...]) -> None:
+    def __init__(self, batch_shape: tuple[int, ...], validate_args: bool | None = None) -> None:
         self.batch_shape = batch_shape
+        self._checks_values = validate_args is not False
+
+    def _extend(self, sample_shape: Sequence[int]) -> tuple[int, ...]:
+        """Return the shape of draws.
+
+        Raises:
+            ArgumentError: it is no sequence of sizes.
+        """
+        if not isinstance(sample_shape, Sequence):
+            raise ArgumentError(
+                f"{type(self).__name__}: got sample_shape {sample_shape!r}, expected a tuple of "
+                f"sizes. Write ({sample_shape},)."
+            )
+        return (*sample_shape, *self.batch_shape)
+
+    def _check_value(
+        self, value: object, holds: Callable[[Tensor], Tensor], expected: str
+    ) -> Tensor:
+        """Return a value that may be drawn, as a tensor.
+
+        Raises:
+            ArgumentError: it may not. Nothing is asked with `validate_args=False`, and in a trace.
+        """
+        drawn = value if isinstance(value, Tensor) else tensor(value)
+        asks = self._checks_values and drawn.has_numbers
+        if asks and not bool(holds(drawn.detach()).all()):
+            raise ArgumentError(
+                f"{type(self).__name__}.log_prob: got {drawn.detach()}, expected {expected}."
+            )
+        return drawn
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Return draws through which gradients flow to the parameters."""
@@ -38,7 +67,7 @@ class Distribution:
 
 
 def as_parameter(
-    name: str, what: str, value: object, holds: Callable[[Any], Any], expected: str
+    name: str, what: str, value: object, holds: Callable[[Tensor], Tensor], expected: str
 ) -> Tensor:
     """Return a parameter as a floating tensor.
 
@@ -50,18 +79,3 @@ def as_parameter(
     if param.has_numbers and not bool(holds(param.detach()).all()):
         raise ArgumentError(f"{name}: got {what} {param.detach()}, expected {expected}.")
     return param
-
-
-def kl_divergence(p: Any, q: Any) -> Tensor:
-    """Return the Kullback-Leibler divergence KL(p || q) in nats, of two of one kind.
-
-    Raises:
-        DTypeError: no formula for these two is known.
-    """
-    if type(p) is not type(q):
-        raise DTypeError(
-            f"kl_divergence: no formula for {type(p).__name__} and {type(q).__name__}. Estimate "
-            "it: the mean of p.log_prob(x) - q.log_prob(x) over x = p.sample((n,))."
-        )
-    divergence: Tensor = p._divergence(q)
-    return divergence

@@ -20,7 +20,7 @@ class Normal(Distribution):
         loc = as_parameter("Normal", "loc", loc, lambda x: x == x, "numbers")
         scale = as_parameter("Normal", "scale", scale, lambda x: x > 0, "more than 0")
         self.loc, self.scale = broadcast_tensors(loc, scale)
-        super().__init__(self.loc.shape)
+        super().__init__(self.loc.shape, validate_args)
 
     mean = property(lambda self: self.loc)
     mode = property(lambda self: self.loc)
@@ -28,12 +28,12 @@ class Normal(Distribution):
     variance = property(lambda self: self.scale**2)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        shape = (*sample_shape, *self.batch_shape)
+        shape = self._extend(sample_shape)
         return self.loc + self.scale * randn(shape, dtype=self.loc.dtype, device=self.loc.device)
 
     def log_prob(self, value: object) -> Tensor:
         """Return ln of the density at `value`."""
-        z = (value - self.loc) / self.scale
+        z = (self._check_value(value, lambda x: x == x, "numbers") - self.loc) / self.scale
         return -0.5 * z * z - self.scale.log() - 0.5 * math.log(2 * math.pi)
 
     def entropy(self) -> Tensor:

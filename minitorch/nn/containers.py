@@ -16,12 +16,12 @@ class _Listed(Module):
 
     _store: ClassVar[str] = "_modules"
 
-    def append(self: L, value: Any) -> L:
+    def append(self: L, value: object) -> L:
         """Add a module, or parameter, at the end and return this container."""
-        self.add_module(str(len(self)), value)
+        self.add_module(str(len(self)), value)  # type: ignore[arg-type]
         return self
 
-    def extend(self: L, values: Iterable[Any]) -> L:
+    def extend(self: L, values: Iterable[object]) -> L:
         """Add modules, or parameters, at the end and return this container."""
         if not isinstance(values, Iterable):
             raise TypeError(
@@ -34,7 +34,7 @@ class _Listed(Module):
 
     __iadd__ = extend
 
-    def insert(self, index: int, value: Any) -> None:
+    def insert(self, index: int, value: object) -> None:
         """Put a module, or parameter, in front of the one at `index`."""
         values = list(self)
         values.insert(index, value)
@@ -68,7 +68,7 @@ class _Listed(Module):
             return type(self)(list(self)[index])  # type: ignore[call-arg]
         return self.__dict__[self._store][self._key(index)]
 
-    def __setitem__(self, index: int, value: Any) -> None:
+    def __setitem__(self, index: int, value: object) -> None:
         setattr(self, self._key(index), value)
 
     def __len__(self) -> int:
@@ -130,16 +130,18 @@ class _Named(Module):
 
     _store: ClassVar[str]
 
-    def __init__(self, values: Mapping[str, Any] | Iterable[tuple[str, Any]] | None = None) -> None:
+    def __init__(
+        self, values: Mapping[str, object] | Iterable[tuple[str, object]] | None = None
+    ) -> None:
         super().__init__()
         self.update(values or {})
 
     # Of Python's dicts: no base, or two modules of one content would be equal
-    get: Callable[..., Any] = Mapping.get
-    pop: Callable[..., Any] = MutableMapping.pop
+    get: Callable[..., object] = Mapping.get
+    pop: Callable[..., object] = MutableMapping.pop
     update: Callable[..., None] = MutableMapping.update
 
-    def setdefault(self, name: str, default: Any = None) -> Any:
+    def setdefault(self, name: str, default: object = None) -> object:
         """Return what has this name; `default` is put there first if there is nothing."""
         if name not in self:
             self[name] = default
@@ -149,7 +151,7 @@ class _Named(Module):
         """Take everything out."""
         self.__dict__[self._store].clear()
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         raise NotImplementedError
 
     def __getitem__(self, name: str) -> Any:
@@ -185,8 +187,8 @@ class ModuleDict(_Named):
 
     _store = "_modules"
 
-    def __setitem__(self, name: str, value: Module) -> None:
-        self.add_module(name, value)
+    def __setitem__(self, name: str, value: object) -> None:
+        self.add_module(name, value)  # type: ignore[arg-type]
 
 
 class ParameterDict(_Named):
@@ -194,7 +196,7 @@ class ParameterDict(_Named):
 
     _store = "_parameters"
 
-    def __setitem__(self, name: str, value: Tensor) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         self.register_parameter(name, _as_parameter(value))
 
 
@@ -207,15 +209,15 @@ class ParameterList(_Listed):
         super().__init__()
         self.extend(() if values is None else values)
 
-    def append(self: L, value: Tensor) -> L:
+    def append(self: L, value: object) -> L:
         """Add a parameter at the end and return this list."""
         self.register_parameter(str(len(self)), _as_parameter(value))
         return self
 
-    def __setitem__(self, index: int, value: Tensor) -> None:
+    def __setitem__(self, index: int, value: object) -> None:
         super().__setitem__(index, _as_parameter(value))
 
 
-def _as_parameter(value: Any) -> Any:
+def _as_parameter(value: object) -> Any:
     is_plain = isinstance(value, Tensor) and not isinstance(value, Parameter)
     return Parameter(value) if is_plain else value

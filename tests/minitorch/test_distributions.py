@@ -20,6 +20,9 @@ MAKES: dict[str, tuple[str, dict[str, Any]]] = {
     "probs": ("Categorical", {"probs": PROBS}),
     "logits": ("Categorical", {"logits": LOGITS}),
     "sure": ("Categorical", {"probs": SURE}),
+    "coins": ("Bernoulli", {"probs": PROBS[0]}),
+    "odds": ("Bernoulli", {"logits": LOGITS[0]}),
+    "certain": ("Bernoulli", {"probs": np.array([0.0, 0.3, 1.0])}),
 }
 
 
@@ -71,7 +74,15 @@ def test_the_probability_of_a_class_is_torchs(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("p", "q"), [("normal", "normal"), ("probs", "logits"), ("logits", "probs"), ("sure", "sure")]
+    ("p", "q"),
+    [
+        ("normal", "normal"),
+        ("probs", "logits"),
+        ("logits", "probs"),
+        ("sure", "sure"),
+        ("coins", "odds"),
+        ("certain", "certain"),
+    ],
 )
 def test_divergences_are_torchs(p: str, q: str) -> None:
     values = []
@@ -116,6 +127,59 @@ def test_draws_of_a_normal_have_its_moments_and_its_gradient() -> None:
     assert (made.mean, made.stddev, made.mode) == (made.loc, made.scale, made.loc)
 
 
+def test_the_probability_of_a_coin_is_torchs() -> None:
+    sides = RNG.integers(0, 2, (7, 3, 5)).astype("float64")
+    for name in ("coins", "odds"):
+        agree(name, lambda lib, made: made.log_prob(lib.tensor(sides)))
+    agree("certain", lambda lib, made: made.log_prob(lib.tensor([0.0, 1.0, 1.0]).double()))
+    agree("coins", lambda lib, made: made.mean + made.variance)
+
+
+def test_draws_of_a_bernoulli_come_by_its_probability() -> None:
+    minitorch.manual_seed(0)
+    drawn = distributions.Bernoulli(minitorch.tensor([0.2, 0.0, 1.0])).sample((4000,))
+    assert set(drawn.reshape(-1).tolist()) == {0.0, 1.0}
+    np.testing.assert_allclose(drawn.mean(0).numpy(), [0.2, 0.0, 1.0], atol=5 * 0.4 / 4000**0.5)
+    soft = distributions.Bernoulli(minitorch.tensor(0.2), validate_args=False)
+    theirs = torch.distributions.Bernoulli(torch.tensor(0.2), validate_args=False)
+    value = theirs.log_prob(torch.tensor(0.7)).item()
+    assert soft.log_prob(minitorch.tensor(0.7)).item() == pytest.approx(value)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+def test_independent_distributions_as_one_are_torchs(count: int) -> None:
+    def values(lib: Any, made: Any) -> Any:
+        one = lib.distributions.Independent(made, count)
+        assert tuple(one.batch_shape) == (3, 4)[: 2 - count]
+        assert tuple(one.event_shape) == (3, 4)[2 - count :]
+        assert tuple(one.rsample((2,)).shape) == tuple(one.sample((2,)).shape) == (2, 3, 4)
+        other = lib.distributions.Independent(lib.distributions.Normal(made.mean * 0, 2.0), count)
+        apart = lib.distributions.kl.kl_divergence(one, other)
+        return one.log_prob(lib.ones(3, 4).double()) + one.entropy() + apart
+
+    agree("normal", values)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda d: d.Categorical(minitorch.ones(2)).log_prob(2), "expected classes, 0 to 1"),
+        (lambda d: d.Categorical(minitorch.ones(2)).log_prob(0.5), "expected classes, 0 to 1"),
+        (lambda d: d.Bernoulli(0.5).log_prob(0.5), "expected 0 or 1"),
+        (lambda d: d.Normal(0.0, 1.0).log_prob(float("nan")), "expected numbers"),
+        (lambda d: d.Normal(0.0, 1.0).sample(3), r"Write \(3,\)"),
+        (lambda d: d.Categorical(minitorch.ones(2)).sample(3), r"Write \(3,\)"),
+        (
+            lambda d: d.Categorical(minitorch.ones(4, 2)).log_prob(minitorch.ones(3)),
+            "Categorical.log_prob: shapes do not broadcast",
+        ),
+    ],
+)
+def test_values_that_cannot_be_drawn_are_refused(call: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call(distributions)
+
+
 def test_draws_of_a_categorical_come_by_its_probabilities() -> None:
     minitorch.manual_seed(0)
     made = distributions.Categorical(minitorch.tensor(SURE))
@@ -144,7 +208,15 @@ def test_the_rest_of_a_categorical_is_torchs() -> None:
         ("Normal", {"loc": float("nan"), "scale": 1.0}),
         ("Categorical", {"probs": [-0.1, 1.0]}),
         ("Categorical", {"logits": [float("nan"), 1.0]}),
+        ("Categorical", {"probs": [0.0, 0.0]}),
+        ("Categorical", {"probs": 1.0}),
         ("Categorical", {}),
+        ("Bernoulli", {}),
+        ("Bernoulli", {"probs": 1.5}),
+        (
+            "Independent",
+            {"base_distribution": distributions.Normal(0.0, 1.0), "reinterpreted_batch_ndims": 1},
+        ),
         ("Categorical", {"probs": [1.0], "logits": [1.0]}),
     ],
 )
