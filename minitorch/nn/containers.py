@@ -90,10 +90,10 @@ class Sequential(_Listed):
         for name, module in named:
             self.add_module(name, module)
 
-    def forward(self, x: object) -> Any:
+    def forward(self, input: object) -> Any:
         for module in self._modules.values():
-            x = module(x)  # type: ignore[misc]
-        return x
+            input = module(input)  # type: ignore[misc]
+        return input
 
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):

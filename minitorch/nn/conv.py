@@ -108,15 +108,15 @@ class _Convolution(Module):
 class _Conv(_Convolution):
     """A convolution with kernels (O, C / groups, *kernel)."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return (N, O, ...) for `x` of (N, C, ...); N may be left out."""
+    def forward(self, input: Tensor) -> Tensor:
+        """Return (N, O, ...) for `input` of (N, C, ...); N may be left out."""
         padding = self.padding
         if self.padding_mode != "zeros":
-            x = F.pad(x, self._border(), mode=self.padding_mode)
+            input = F.pad(input, self._border(), mode=self.padding_mode)
             padding = (0,) * self.axes
         function = F.conv1d if self.axes == 1 else F.conv2d
         result: Tensor = function(
-            x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
+            input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
         )
         return result
 
@@ -170,8 +170,8 @@ class ConvTranspose2d(_Convolution):
         )
         self.output_padding = each_axis(output_padding, self.axes)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, input: Tensor) -> Tensor:
         """Return (N, O, ...)."""
         how = (self.stride, self.padding, self.output_padding, self.groups, self.dilation)
-        result: Tensor = F.conv_transpose2d(x, self.weight, self.bias, *how)
+        result: Tensor = F.conv_transpose2d(input, self.weight, self.bias, *how)
         return result

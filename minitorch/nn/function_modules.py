@@ -60,8 +60,10 @@ class _FunctionModule(Module):
             else:
                 setattr(self, name, value)
 
-    def forward(self, *inputs: Tensor) -> Tensor:
+    def forward(self, *inputs: Tensor, **named: Tensor) -> Tensor:
         options = {name: getattr(self, name) for name in self.defaults}
+        if named:
+            options.update(named)
         result: Tensor = type(self).function(*inputs, **options)
         return result
 
@@ -163,8 +165,8 @@ class PReLU(Module):
         self.num_parameters = num_parameters
         self.weight = Parameter(full((num_parameters,), init, device=device, dtype=dtype))
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.prelu(x, self.weight)
+    def forward(self, input: Tensor) -> Tensor:
+        return F.prelu(input, self.weight)
 
     def extra_repr(self) -> str:
         return f"num_parameters={self.num_parameters}"
@@ -181,9 +183,8 @@ class Dropout(_FunctionModule, of=F.dropout, options="p inplace"):
         if not 0.0 <= self.p <= 1.0:
             raise ArgumentError(f"{self._get_name()}: got p {self.p}, expected one in [0, 1].")
 
-    def forward(self, *inputs: Tensor) -> Tensor:
-        (x,) = inputs
-        result: Tensor = F.dropout(x, self.p, self.training, self.inplace)
+    def forward(self, input: Tensor) -> Tensor:  # type: ignore[override]
+        result: Tensor = F.dropout(input, self.p, self.training, self.inplace)
         return result
 
     def extra_repr(self) -> str:
@@ -193,13 +194,12 @@ class Dropout(_FunctionModule, of=F.dropout, options="p inplace"):
 class Dropout2d(Dropout):
     """Dropout of whole channels of (N, C, H, W) or (C, H, W)."""
 
-    def forward(self, *inputs: Tensor) -> Tensor:
-        (x,) = inputs
+    def forward(self, input: Tensor) -> Tensor:  # type: ignore[override]
         if not self.training or self.p == 0.0:
-            return x
-        keep = ones((*x.shape[:-2], 1, 1), dtype=x.dtype, device=x.device)
+            return input
+        keep = ones((*input.shape[:-2], 1, 1), dtype=input.dtype, device=input.device)
         keep = F.dropout(keep, self.p, True)
-        return x.mul_(keep) if self.inplace else x * keep
+        return input.mul_(keep) if self.inplace else input * keep
 
 
 # ── losses ────────────────────────────────────────────────────────────────────────────────────────
@@ -315,16 +315,16 @@ class AdaptiveAvgPool2d(_FunctionModule, of=F.adaptive_avg_pool2d, options="outp
     """Means of (N, C, H, W) to a size; a None keeps the input's."""
 
 
-def _flatten(x: Tensor, start_dim: int = 1, end_dim: int = -1) -> Tensor:
-    return x.flatten(start_dim, end_dim)
+def _flatten(input: Tensor, start_dim: int = 1, end_dim: int = -1) -> Tensor:
+    return input.flatten(start_dim, end_dim)
 
 
 class Flatten(_FunctionModule, of=_flatten, options="start_dim end_dim"):
     """Axes start_dim to end_dim as one; by default all but the first."""
 
 
-def _unflatten(x: Tensor, dim: int, unflattened_size: tuple[int, ...]) -> Tensor:
-    return x.unflatten(dim, unflattened_size)
+def _unflatten(input: Tensor, dim: int, unflattened_size: tuple[int, ...]) -> Tensor:
+    return input.unflatten(dim, unflattened_size)
 
 
 class Unflatten(_FunctionModule, of=_unflatten, options="dim unflattened_size"):
@@ -362,8 +362,8 @@ class _Pad(Module):
         self.padding = each_axis(padding, 2 * self.axes)
         self.value = value
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.pad(x, self.padding, self.mode, self.value)
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, self.mode, self.value)
 
     def extra_repr(self) -> str:
         """Return the widths, and the number around where one was given."""

@@ -83,19 +83,19 @@ class _RunningNorm(_Affine):
 class _BatchNorm(_RunningNorm):
     """Each channel by the batch's mean and variance; in evaluation by the running ones."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return `x` normalised; in training the running statistics move."""
-        self._check(x)
+    def forward(self, input: Tensor) -> Tensor:
+        """Return `input` normalised; in training the running statistics move."""
+        self._check(input)
         momentum: Any = self.momentum
         if self.training and self.track_running_stats:
             self.num_batches_tracked.add_(1)
             if momentum is None:  # a plain mean of all batches so far
-                momentum = 1.0 / self.num_batches_tracked.to(x.dtype)
-        if 0 in x.shape:  # no values, no mean: the result is as empty
-            return x * 1.0
+                momentum = 1.0 / self.num_batches_tracked.to(input.dtype)
+        if 0 in input.shape:  # no values, no mean: the result is as empty
+            return input * 1.0
         own = not self.training or self.track_running_stats
         result: Tensor = F.batch_norm(
-            x,
+            input,
             self.running_mean if own else None,
             self.running_var if own else None,
             self.weight,
@@ -134,13 +134,13 @@ class _InstanceNorm(_RunningNorm):
     ) -> None:
         super().__init__(num_features, eps, momentum, affine, track_running_stats, *kind, **named)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return `x` normalised; a missing batch axis is put in and taken out again."""
-        self._check(x)
-        single = x.ndim == min(self.ranks)
-        x = x.unsqueeze(0) if single else x
+    def forward(self, input: Tensor) -> Tensor:
+        """Return `input` normalised; a missing batch axis is put in and taken out again."""
+        self._check(input)
+        single = input.ndim == min(self.ranks)
+        input = input.unsqueeze(0) if single else input
         result: Tensor = F.instance_norm(
-            x,
+            input,
             self.running_mean,
             self.running_var,
             self.weight,
@@ -193,8 +193,10 @@ class LayerNorm(_LastAxesNorm):
     Source: Ba, Kiros & Hinton, arXiv:1607.06450, 2016.
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+    def forward(self, input: Tensor) -> Tensor:
+        result: Tensor = F.layer_norm(
+            input, self.normalized_shape, self.weight, self.bias, self.eps
+        )
         return result
 
     def extra_repr(self) -> str:
@@ -214,8 +216,8 @@ class RMSNorm(_LastAxesNorm):
     ) -> None:
         super().__init__(normalized_shape, eps, elementwise_affine, False, device, dtype)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
+    def forward(self, input: Tensor) -> Tensor:
+        return F.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
 
 class GroupNorm(_Affine):
@@ -245,9 +247,9 @@ class GroupNorm(_Affine):
         self.eps, self.affine = eps, affine
         self._add((num_channels,), affine, affine and bias, device, dtype)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return `x` normalised, of its own shape (N, C, ...)."""
-        return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
+    def forward(self, input: Tensor) -> Tensor:
+        """Return `input` normalised, of its own shape (N, C, ...)."""
+        return F.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         return (

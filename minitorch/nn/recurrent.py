@@ -56,26 +56,26 @@ class _Cell(Module):
             self.register_parameter(name, empty_parameter((wide,), device, dtype) if bias else None)
         draw(self, hidden_size)
 
-    def forward(self, x: Tensor, state: Any = None) -> Any:
+    def forward(self, input: Tensor, hx: Any = None) -> Any:
         """Return the next state for an input (N, I) or (I,); without a state it is zeros."""
-        if x.ndim not in (1, 2) or x.shape[-1] != self.input_size:
+        if input.ndim not in (1, 2) or input.shape[-1] != self.input_size:
             raise ShapeError(
-                f"{self._get_name()}: got input {x.shape}, expected (batch, {self.input_size}) or "
-                f"({self.input_size},)."
+                f"{self._get_name()}: got input {input.shape}, expected (batch, {self.input_size}) "
+                f"or ({self.input_size},)."
             )
-        if state is None:
-            start = tensor(0.0, dtype=x.dtype, device=x.device).expand(
-                *x.shape[:-1], self.hidden_size
+        if hx is None:
+            start = tensor(0.0, dtype=input.dtype, device=input.device).expand(
+                *input.shape[:-1], self.hidden_size
             )
-            state = (start,) * self.states
-        held = state if isinstance(state, tuple) else (state,)
-        expected = [(*x.shape[:-1], self.hidden_size)] * self.states
+            hx = (start,) * self.states
+        held = hx if isinstance(hx, tuple) else (hx,)
+        expected = [(*input.shape[:-1], self.hidden_size)] * self.states
         if [h.shape for h in held] != expected:
             raise ShapeError(
                 f"{self._get_name()}: got a state of shapes {[h.shape for h in held]}, expected "
                 f"{expected}."
             )
-        from_x = F.linear(x, self.weight_ih, self.bias_ih)
+        from_x = F.linear(input, self.weight_ih, self.bias_ih)
         from_h = F.linear(held[0], self.weight_hh, self.bias_hh)
         after = STEPS[self.kind](from_x, from_h, held)
         return after if self.states > 1 else after[0]
@@ -180,28 +180,31 @@ class _Recurrent(Module):
     def flatten_parameters(self) -> None:
         """Do nothing: torch lays weights out for cuDNN so, which does not run here."""
 
-    def forward(self, x: Tensor | PackedSequence, hx: Any = None) -> Any:
+    def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> Any:
         """Return the outputs of the last layer and the last state of every layer and direction.
 
         Args:
-            x: (L, N, I), (N, L, I) with `batch_first`, or (L, I); or packed, and so are then the
-                outputs.
+            input: (L, N, I), (N, L, I) with `batch_first`, or (L, I); or packed, and so are then
+                the outputs.
             hx: the first state, (layers * directions, N, H), for an LSTM a pair of them; zeros
                 unless given.
         Returns: (L, N, directions * H) and the state, of the shapes that came in.
         Raises:
             ShapeError: input or state do not fit; says which.
         """
-        data = x.data if isinstance(x, PackedSequence) else x
+        data = input.data if isinstance(input, PackedSequence) else input
         if data.ndim not in (2, 3) or data.shape[-1] != self.input_size:
             raise ShapeError(
                 f"{self._get_name()}: got input {data.shape}, expected 2 or 3 axes, the last of "
                 f"size {self.input_size}."
             )
-        if isinstance(x, PackedSequence):
-            return self._forward_packed(x, hx)
-        single = x.ndim == 2
-        x_LNI = x.unsqueeze(1) if single else x.transpose(0, 1) if self.batch_first else x
+        if isinstance(input, PackedSequence):
+            return self._forward_packed(input, hx)
+        single = input.ndim == 2
+        if single:
+            x_LNI = input.unsqueeze(1)
+        else:
+            x_LNI = input.transpose(0, 1) if self.batch_first else input
         if x_LNI.shape[0] == 0:
             raise ShapeError(f"{self._get_name()}: got a sequence of no steps, expected 1 or more.")
         first = self._first_states(x_LNI, hx, single)

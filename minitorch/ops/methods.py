@@ -42,7 +42,7 @@ def _as(dtype: str) -> Callable[..., Any]:
 
 
 def with_numpys_words(function: Callable[..., R]) -> Callable[..., R]:
-    """Return a function that takes NumPy's `axis` and `keepdims` too, as torch's do.
+    """Return a function that takes NumPy's `axis` and `keepdims`, and `input`, as torch's do.
 
     Where it computes with a size that is not known, the value may put it off until it is.
     """
@@ -53,6 +53,8 @@ def with_numpys_words(function: Callable[..., R]) -> Callable[..., R]:
             for theirs, ours in (("axis", "dim"), ("keepdims", "keepdim")):
                 if theirs in options and ours not in options:
                     options[ours] = options.pop(theirs)
+            if "input" in options:
+                args = (options.pop("input"), *args)
         try:
             return function(*args, **options)
         except TypeError as error:

@@ -419,3 +419,52 @@ def test_equal_singular_values_leave_the_gradient_of_their_sum_finite() -> None:
             lib.linalg.norm(value, "nuc").backward()
         product = theirs.grad @ theirs.grad.mT  # of zeros any rotation is a subgradient
         np.testing.assert_allclose((ours.grad @ ours.grad.mT).numpy(), product.numpy(), atol=1e-12)
+
+
+def name_arguments_of_functions(lib: Any, x: Any, first: Any) -> list[Any]:
+    return [
+        *(getattr(lib, f)(input=x, dim=1) for f in ("sum", "mean", "softmax", "argmax", "cumsum")),
+        *(getattr(lib, f)(input=x, other=x + 1) for f in ("add", "div", "mul", "maximum", "eq")),
+        *(getattr(lib, f)(input=x) for f in ("exp", "relu", "abs", "isnan", "flatten")),
+        lib.matmul(input=x, other=x.T),
+        lib.bmm(input=x[None], mat2=x.T[None]),
+        lib.addmm(input=lib.ones(2, 2), mat1=x, mat2=x.T),
+        lib.clamp(input=x, min=0),
+        lib.pow(input=x, exponent=2),
+        lib.lerp(input=x, end=x + 1, weight=0.5),
+        lib.where(condition=x > 0, input=x, other=-x),
+        lib.gather(input=x, dim=1, index=first[:, None]),
+        lib.masked_fill(input=x, mask=x > 0, value=2.0),
+        lib.reshape(input=x, shape=(3, 2)),
+        lib.transpose(input=x, dim0=0, dim1=1),
+        lib.std(input=x, dim=1, unbiased=False),
+    ]
+
+
+def name_arguments_of_networks(lib: Any, x: Any, first: Any) -> list[Any]:
+    nn, F = lib.nn, lib.nn.functional
+    return [
+        *(getattr(F, f)(input=x) for f in ("relu", "gelu", "elu", "softplus", "normalize")),
+        *(getattr(F, f)(input=x, dim=1) for f in ("softmax", "log_softmax")),
+        F.pad(input=x, pad=(1, 1)),
+        F.linear(input=x, weight=x),
+        F.layer_norm(input=x, normalized_shape=(3,)),
+        F.batch_norm(input=x, running_mean=None, running_var=None, training=True),
+        F.one_hot(input=first),
+        F.dropout(input=x, training=False),
+        nn.CrossEntropyLoss()(input=x, target=first),
+        nn.TripletMarginLoss()(anchor=x, positive=x, negative=x + 1),
+        *(m(input=x) for m in (nn.ReLU(), nn.Flatten(), nn.LayerNorm(3), nn.BatchNorm1d(3))),
+        nn.Sequential(nn.Identity(), nn.Dropout(0.5)).eval()(input=x),
+        nn.Embedding.from_pretrained(x)(input=first),
+        nn.GRU(3, 2)(input=x, hx=lib.zeros(1, 2))[1] * 0,
+        nn.LSTMCell(3, 2)(input=x, hx=(lib.zeros(2, 2), lib.zeros(2, 2)))[0] * 0,
+    ]
+
+
+@pytest.mark.parametrize("call", [name_arguments_of_functions, name_arguments_of_networks])
+def test_arguments_have_torchs_names(call: Any) -> None:
+    x = np.arange(6.0, dtype=np.float32).reshape(2, 3) - 2
+    results = [call(lib, lib.tensor(x), lib.tensor([0, 1])) for lib in (minitorch, torch)]
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), rtol=1e-5)

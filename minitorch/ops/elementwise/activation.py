@@ -60,16 +60,16 @@ def _normal_cdf(xp: Namespace, x: Array) -> Any:
     ) / 2
 
 
-def gelu(x: Kind, approximate: str = "none") -> Kind:
+def gelu(input: Kind, approximate: str = "none") -> Kind:
     """Return x·Φ(x); with approximate="tanh" by its formula with tanh.
 
     Source: Hendrycks & Gimpel, arXiv:1606.08415, 2016.
     """
     if approximate == "none":
-        return _gelu(x)
+        return _gelu(input)
     if approximate != "tanh":
         raise ArgumentError(f"gelu: got approximate {approximate!r}, expected 'none' or 'tanh'.")
-    return _GELU_BY_TANH(x)
+    return _GELU_BY_TANH(input)
 
 
 def _inner(x: Any) -> Any:
@@ -105,9 +105,9 @@ _LOG_SIGMOID = Formula(
 )
 
 
-def logsigmoid(x: Kind) -> Kind:
+def logsigmoid(input: Kind) -> Kind:
     """Return ln sigmoid(x)."""
-    return _LOG_SIGMOID(x)
+    return _LOG_SIGMOID(input)
 
 
 def _log_of_sum(a: Any, b: Any) -> Any:
@@ -149,18 +149,19 @@ def leaky_relu(x: Kind, negative_slope: float = 0.01) -> Kind:
     return _LEAKY_RELU(x, numbers=(negative_slope,))
 
 
-def prelu(x: Kind, weight: Methods) -> Kind:
-    """Return `x` where positive, else weight·x, one weight for all or one a channel (axis 1).
+def prelu(input: Kind, weight: Methods) -> Kind:
+    """Return `input` where positive, else times its weight: one, or one a channel (axis 1).
 
     Raises:
         ShapeError: the number of weights is neither 1 nor that of the channels.
     """
-    count, channels = weight.shape[0] if weight.shape else 1, x.shape[1] if len(x.shape) > 1 else 1
+    rank = len(input.shape)
+    count, channels = weight.shape[0] if weight.shape else 1, input.shape[1] if rank > 1 else 1
     if count not in (1, channels):
         raise ShapeError(f"prelu: got {count} weights, expected 1 or {channels}, one a channel.")
-    shape = (1, count, *(1,) * (len(x.shape) - 2)) if len(x.shape) > 1 else (count,) * len(x.shape)
-    slope: Any = weight.reshape(shape) if x.shape else weight.reshape(())
-    values: tuple[Kind, ...] = (x, slope)
+    shape = (1, count, *(1,) * (rank - 2)) if rank > 1 else (count,) * rank
+    slope: Any = weight.reshape(shape) if input.shape else weight.reshape(())
+    values: tuple[Kind, ...] = (input, slope)
     return _PRELU(*values)
 
 
@@ -205,11 +206,11 @@ def selu(x: Kind) -> Kind:
     return _ELU(x, numbers=(SELU_ALPHA, SELU_SCALE))
 
 
-def softplus(x: Kind, beta: float = 1.0, threshold: float = 20.0) -> Kind:
-    """Return ln(1 + exp(beta·x)) / beta; `x` itself where beta·x is above the threshold."""
-    if as_dtype(x.dtype) == float16:
+def softplus(input: Kind, beta: float = 1.0, threshold: float = 20.0) -> Kind:
+    """Return ln(1 + exp(beta·x)) / beta, and x, `input`, where beta·x is above the threshold."""
+    if as_dtype(input.dtype) == float16:
         threshold = min(threshold, 11.0)  # whose exp overflows at 11.09
-    return _SOFTPLUS(x, numbers=(beta, threshold))
+    return _SOFTPLUS(input, numbers=(beta, threshold))
 
 
 def _softplus(x: Any, beta: float, threshold: float) -> Any:
@@ -230,9 +231,9 @@ def mish(x: Kind) -> Kind:
     return x * tanh(softplus(x))
 
 
-def softsign(x: Kind) -> Kind:
+def softsign(input: Kind) -> Kind:
     """Return x / (1 + |x|)."""
-    return x / (abs(x) + 1.0)
+    return input / (abs(input) + 1.0)
 
 
 def hardsigmoid(x: Kind) -> Kind:
@@ -265,14 +266,14 @@ def _gate_slope(g: Any, a: Any, b: Any) -> Any:
 _GLU = Formula("glu", lambda a, b: a * sigmoid(b), lambda g, a, b: g * sigmoid(b), _gate_slope)
 
 
-def glu(x: Kind, dim: int = -1) -> Kind:
-    """Return the first half of `x` along `dim` times the sigmoid of the second.
+def glu(input: Kind, dim: int = -1) -> Kind:
+    """Return the first half of `input` along `dim` times the sigmoid of the second.
 
     Raises:
         ShapeError: the size of the axis is odd.
     """
-    d = axis(dim, len(x.shape), "glu")
-    if not x.shape or x.shape[d] % 2:
-        raise ShapeError(f"glu: got shape {tuple(x.shape)}, expected an even size on axis {d}.")
-    half = x.shape[d] // 2
-    return _GLU(narrow(x, d, 0, half), narrow(x, d, half, half))
+    d = axis(dim, len(input.shape), "glu")
+    if not input.shape or input.shape[d] % 2:
+        raise ShapeError(f"glu: got shape {tuple(input.shape)}, expected an even size on axis {d}.")
+    half = input.shape[d] // 2
+    return _GLU(narrow(input, d, 0, half), narrow(input, d, half, half))

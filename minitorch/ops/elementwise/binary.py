@@ -221,16 +221,16 @@ def where(condition: Kind) -> tuple[Kind, ...]: ...
 
 
 @overload
-def where(condition: Kind, a: object, b: object) -> Kind: ...
+def where(condition: Kind, input: object, other: object) -> Kind: ...
 
 
-def where(condition: Any, a: Any = None, b: Any = None) -> Any:
-    """Return `a` where `condition` holds, else `b`; alone, the indices where it holds.
+def where(condition: Any, input: Any = None, other: Any = None) -> Any:
+    """Return `input` where `condition` holds, else `other`; alone, the indices where it holds.
 
     Raises:
         DTypeError: the condition is not boolean.
     """
-    if a is None and b is None:
+    if input is None and other is None:
         from ..shaping.indexing import nonzero
 
         return nonzero(condition, as_tuple=True)
@@ -239,8 +239,8 @@ def where(condition: Any, a: Any = None, b: Any = None) -> Any:
         raise DTypeError(
             f"where: the condition has dtype {kind}, expected bool. Compare: where(x > 0, ...)."
         )
-    if isinstance(a, Value) or isinstance(b, Value) or isinstance(condition, Value):
-        return apply(_WHERE, condition, a, b)
-    if not hasattr(a, "dtype") and not hasattr(b, "dtype"):
-        return np.where(condition, a, b)
-    return apply(_WHERE, condition, a, b)
+    if isinstance(input, Value) or isinstance(other, Value) or isinstance(condition, Value):
+        return apply(_WHERE, condition, input, other)
+    if not hasattr(input, "dtype") and not hasattr(other, "dtype"):
+        return np.where(condition, input, other)
+    return apply(_WHERE, condition, input, other)

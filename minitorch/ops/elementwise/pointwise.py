@@ -51,28 +51,30 @@ class Power(KeepsSpec):
         return (out_grad * (x * 2.0 if n == 2 else pow(x, n - 1) * float(n)),)
 
 
-def pow(x: Kind, exponent: object) -> Kind:
-    """Return `x` to the power `exponent`, a number or a value that broadcasts.
+def pow(input: Kind, exponent: object) -> Kind:
+    """Return `input` to the power `exponent`, a number or a value that broadcasts.
 
     Raises:
         ArgumentError: an integer to a negative power, which is no integer.
     """
     if isinstance(exponent, bool):
-        return clone(x) if exponent else ones_like(x)
+        return clone(input) if exponent else ones_like(input)
     exponent = exponent.item() if isinstance(exponent, np.generic) else exponent
     if not isinstance(exponent, int | float):
-        return power(x, exponent)
-    if not isinstance(x, Value) and not hasattr(x, "dtype"):
-        return power(x, exponent)
-    floating = "float" in str(x.dtype)
+        return power(input, exponent)
+    if not isinstance(input, Value) and not hasattr(input, "dtype"):
+        return power(input, exponent)
+    floating = "float" in str(input.dtype)
     if not floating and isinstance(exponent, float):
-        return power(x, exponent)
+        return power(input, exponent)
     if not floating and exponent < 0:
         raise ArgumentError(
-            f"pow: integers to a negative power: got exponent {exponent} for {x.dtype}, expected "
-            "0 or more. Convert with .float() first."
+            f"pow: integers to a negative power: got exponent {exponent} for {input.dtype}, "
+            "expected 0 or more. Convert with .float() first."
         )
-    return apply(Power(exponent), cast_to(x, int64) if as_dtype(x.dtype) is bool_ else x)
+    return apply(
+        Power(exponent), cast_to(input, int64) if as_dtype(input.dtype) is bool_ else input
+    )
 
 
 def _by_height(g: Kind, a: Kind, b: Kind) -> Kind:
@@ -97,14 +99,14 @@ def square(x: Kind) -> Kind:
     return squared(cast_to(x, int64) if as_dtype(x.dtype) is bool_ else x)
 
 
-def add(a: Kind, b: Kind, *, alpha: object = 1) -> Kind:
+def add(input: Kind, other: Kind, *, alpha: object = 1) -> Kind:
     """Return a + alpha·b."""
-    return add_row(a, b if alpha == 1 else _scale(a, b, alpha))
+    return add_row(input, other if alpha == 1 else _scale(input, other, alpha))
 
 
-def sub(a: Kind, b: Kind, *, alpha: object = 1) -> Kind:
+def sub(input: Kind, other: Kind, *, alpha: object = 1) -> Kind:
     """Return a - alpha·b."""
-    return sub_row(a, b if alpha == 1 else _scale(a, b, alpha))
+    return sub_row(input, other if alpha == 1 else _scale(input, other, alpha))
 
 
 def _scale(a: Kind, b: Kind, alpha: object) -> Kind:
@@ -115,34 +117,34 @@ def _scale(a: Kind, b: Kind, alpha: object) -> Kind:
     return b * alpha
 
 
-def div(a: Kind, b: object, *, rounding_mode: str | None = None) -> Kind:
+def div(input: Kind, other: object, *, rounding_mode: str | None = None) -> Kind:
     """Return a / b; rounded to "floor" or "trunc" when asked."""
     if rounding_mode is None:
-        return true_divide(a, b)
+        return true_divide(input, other)
     if rounding_mode == "floor":
-        return floor_divide(a, b)
+        return floor_divide(input, other)
     if rounding_mode == "trunc":
-        return trunc_divide(a, b)
+        return trunc_divide(input, other)
     raise ArgumentError(
         f"div: got rounding_mode {rounding_mode!r}, expected None, 'floor' or 'trunc'."
     )
 
 
-def clamp(x: Kind, min: Any = None, max: Any = None) -> Kind:
-    """Return `x` with what is below `min` or above `max` replaced by it; numbers or values.
+def clamp(input: Kind, min: Any = None, max: Any = None) -> Kind:
+    """Return `input` with what is below `min` or above `max` replaced by it; numbers or values.
 
     Raises:
         ArgumentError: neither bound is given.
     """
     if min is None and max is None:
         raise ArgumentError("clamp: got neither min nor max, expected one of them at least.")
-    if as_dtype(x.dtype).kind == "f" and _is_number(min) and _is_number(max):
+    if as_dtype(input.dtype).kind == "f" and _is_number(min) and _is_number(max):
         if min is None:
-            return _CLAMP_MAX(x, numbers=(max,))
+            return _CLAMP_MAX(input, numbers=(max,))
         if max is None:
-            return _CLAMP_MIN(x, numbers=(min,))
-        return _CLAMP(x, numbers=(min, max))
-    low = x if min is None else at_least(x, min)
+            return _CLAMP_MIN(input, numbers=(min,))
+        return _CLAMP(input, numbers=(min, max))
+    low = input if min is None else at_least(input, min)
     return low if max is None else at_most(low, max)
 
 
@@ -182,22 +184,24 @@ _ADDCDIV = Formula(
 )
 
 
-def lerp(start: Kind, end: Kind, weight: Any) -> Kind:
+def lerp(input: Kind, end: Kind, weight: Any) -> Kind:
     """Return start + weight·(end - start)."""
     if isinstance(weight, int | float):
-        return _LERP(start, end, numbers=(weight,))
-    blended: Kind = start + weight * (end - start)
+        return _LERP(input, end, numbers=(weight,))
+    blended: Kind = input + weight * (end - input)
     return blended
 
 
-def addcmul(x: Kind, a: Kind, b: Kind, *, value: Any = 1) -> Kind:
-    """Return x + value·a·b."""
-    return x + a * b if value == 1 else _ADDCMUL(x, a, b, numbers=(value,))
+def addcmul(input: Kind, tensor1: Kind, tensor2: Kind, *, value: Any = 1) -> Kind:
+    """Return input + value · tensor1 · tensor2."""
+    if value == 1:
+        return input + tensor1 * tensor2
+    return _ADDCMUL(input, tensor1, tensor2, numbers=(value,))
 
 
-def addcdiv(x: Kind, a: Kind, b: Kind, *, value: Any = 1) -> Kind:
-    """Return x + value·a / b."""
-    return _ADDCDIV(x, a, b, numbers=(value,))
+def addcdiv(input: Kind, tensor1: Kind, tensor2: Kind, *, value: Any = 1) -> Kind:
+    """Return input + value · tensor1 / tensor2."""
+    return _ADDCDIV(input, tensor1, tensor2, numbers=(value,))
 
 
 def clamp_min(x: Kind, min: object) -> Kind:
@@ -240,25 +244,29 @@ _NAN_TO_NUM = Formula(
 
 
 def isclose(
-    a: Kind, b: Kind, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+    input: Kind, other: Kind, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Kind:
     """Return where |a - b| <= atol + rtol·|b|, and where infinities are equal."""
     if rtol < 0 or atol < 0:
         raise ArgumentError(f"isclose: got rtol {rtol} and atol {atol}, expected 0 or more.")
-    if as_dtype(a.dtype).kind != "f":  # differences of bools and of unsigned are none
-        a, b = cast_to(a, "float64"), cast_to(b, "float64")
-    finite = isfinite(a) & isfinite(b)
-    close = eq(a, b) | (finite & (abs(a - b) <= abs(b) * rtol + atol))
-    return close | (isnan(a) & isnan(b)) if equal_nan else close
+    if as_dtype(input.dtype).kind != "f":  # differences of bools and of unsigned are none
+        input, other = cast_to(input, "float64"), cast_to(other, "float64")
+    finite = isfinite(input) & isfinite(other)
+    close = eq(input, other) | (finite & (abs(input - other) <= abs(other) * rtol + atol))
+    return close | (isnan(input) & isnan(other)) if equal_nan else close
 
 
 def allclose(
-    a: Methods, b: Methods, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+    input: Methods,
+    other: Methods,
+    rtol: float = 1e-05,
+    atol: float = 1e-08,
+    equal_nan: bool = False,
 ) -> bool:
     """Tell whether `isclose` holds everywhere."""
-    return bool(isclose(a, b, rtol, atol, equal_nan).all())
+    return bool(isclose(input, other, rtol, atol, equal_nan).all())
 
 
-def equal(a: Kind, b: Kind) -> bool:
+def equal(input: Kind, other: Kind) -> bool:
     """Tell whether two values have the same shape and the same elements."""
-    return tuple(a.shape) == tuple(b.shape) and bool((a == b).all())
+    return tuple(input.shape) == tuple(other.shape) and bool((input == other).all())

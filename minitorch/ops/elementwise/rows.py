@@ -147,10 +147,10 @@ def unary(
     op = Unary(name, compute, partials, **how)
     ROWS[name] = op
 
-    def call(x: Kind) -> Kind:
-        if isinstance(x, Value):
-            return x._apply(op, (x,))
-        return apply(op, x)
+    def call(input: Kind) -> Kind:
+        if isinstance(input, Value):
+            return input._apply(op, (input,))
+        return apply(op, input)
 
     return name_after_row(call, name, says, op)
 
@@ -168,10 +168,10 @@ def binary(
     op = Binary(name, compute, partials, **how)
     ROWS[name] = op
 
-    def call(a: Kind, b: object) -> Kind:
-        if isinstance(a, Value):
-            return a._apply(op, (a, b))
-        return apply(op, a, b)
+    def call(input: Kind, other: object) -> Kind:
+        if isinstance(input, Value):
+            return input._apply(op, (input, other))
+        return apply(op, input, other)
 
     return name_after_row(call, name, says, op)
 

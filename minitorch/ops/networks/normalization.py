@@ -20,26 +20,26 @@ from .standardizing import GroupNorm, LayerNorm, Moments, Standardize, scale_and
 
 
 def layer_norm(
-    x: Kind,
+    input: Kind,
     normalized_shape: Sequence[int],
     weight: Kind | None = None,
     bias: Kind | None = None,
     eps: float = 1e-5,
 ) -> Kind:
-    """Return `x` standardized over its last axes, of sizes `normalized_shape`, scaled and shifted.
+    """Return `input` standardized over its last axes, of `normalized_shape`, scaled and shifted.
 
     Raises:
-        ShapeError: the last sizes of `x`, the weight or the bias are others.
+        ShapeError: the last sizes of `input`, the weight or the bias are others.
 
     Source: Ba, Kiros & Hinton, arXiv:1607.06450, 2016.
     """
-    over = _last_axes("layer_norm", x, normalized_shape, weight, bias)
-    require_floats("layer_norm", x)
+    over = _last_axes("layer_norm", input, normalized_shape, weight, bias)
+    require_floats("layer_norm", input)
     if weight is None:
-        return _affine(apply(Standardize(over, eps), x), None, bias)
+        return _affine(apply(Standardize(over, eps), input), None, bias)
     values: Any = weight
     return apply(
-        LayerNorm(over, eps), x, weight, zeros_like(values.detach()) if bias is None else bias
+        LayerNorm(over, eps), input, weight, zeros_like(values.detach()) if bias is None else bias
     )
 
 
@@ -81,7 +81,7 @@ _SHIFTED = Formula(
 
 @defer_unknown_sizes
 def batch_norm(
-    x: Kind,
+    input: Kind,
     running_mean: Kind | None,
     running_var: Kind | None,
     weight: Kind | None = None,
@@ -90,7 +90,7 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Kind:
-    """Return `x` standardized channel by channel (axis 1), scaled and shifted.
+    """Return `input` standardized channel by channel (axis 1), scaled and shifted.
 
     In training by the batch's own mean and variance, which also move the running ones by
     `momentum`, in place; else by the running ones.
@@ -101,43 +101,45 @@ def batch_norm(
 
     Source: Ioffe & Szegedy, arXiv:1502.03167, 2015.
     """
-    rank = len(x.shape)
-    if tuple(x.shape) == (0,):  # no channel and no value: torch gives it back
-        return x * 1
+    rank = len(input.shape)
+    if tuple(input.shape) == (0,):  # no channel and no value: torch gives it back
+        return input * 1
     if rank < 2:
-        raise ShapeError(f"batch_norm: got shape {tuple(x.shape)}, expected (batch, channel, ...).")
-    _check_channels("batch_norm", x, running_mean, running_var, weight, bias)
+        raise ShapeError(
+            f"batch_norm: got shape {tuple(input.shape)}, expected (batch, channel, ...)."
+        )
+    _check_channels("batch_norm", input, running_mean, running_var, weight, bias)
     if not training:
         if running_mean is None or running_var is None:
             raise ArgumentError(
                 "batch_norm: got no running statistics, expected them in evaluation."
             )
         if weight is not None and bias is not None:
-            inputs = (x, weight, bias, running_mean, running_var)
-            if all(getattr(v, "has_numbers", False) and v.dtype is x.dtype for v in inputs):
+            inputs = (input, weight, bias, running_mean, running_var)
+            if all(getattr(v, "has_numbers", False) and v.dtype is input.dtype for v in inputs):
                 return apply(FixedBatchNorm(eps), *inputs)
         scale = rsqrt(running_var + eps)
         scale = scale if weight is None else scale * weight
         bias = zeros_like(running_mean) if bias is None else bias
-        return _SHIFTED(x, *(_per_channel(v, rank) for v in (running_mean, scale, bias)))
+        return _SHIFTED(input, *(_per_channel(v, rank) for v in (running_mean, scale, bias)))
     over = (0, *range(2, rank))
-    count = math.prod(x.shape[d] for d in over)
+    count = math.prod(input.shape[d] for d in over)
     if not count:
-        return _affine_channels(x * 1, weight, bias, rank)
+        return _affine_channels(input * 1, weight, bias, rank)
     if count == 1:
         raise ShapeError(
-            f"batch_norm: got shape {tuple(x.shape)}, expected more than one value a channel: the "
-            "variance of one is 0. Use a larger batch, or eval()."
+            f"batch_norm: got shape {tuple(input.shape)}, expected more than one value a channel: "
+            "the variance of one is 0. Use a larger batch, or eval()."
         )
-    values: Any = x
+    values: Any = input
     together = weight is not None and bias is not None
     if together or running_mean is not None:
         moments = apply(Moments(over), values.detach())
     if running_mean is not None:
         _follow(moments, over, running_mean, running_var, momentum, count)
     if together:
-        return apply(BatchNorm(eps), x, weight, bias, moments)
-    return _affine_channels(apply(Standardize(over, eps), x), weight, bias, rank)
+        return apply(BatchNorm(eps), input, weight, bias, moments)
+    return _affine_channels(apply(Standardize(over, eps), input), weight, bias, rank)
 
 
 def _check_channels(name: str, x: Methods, *vectors: Any) -> None:
@@ -165,38 +167,38 @@ def _follow(
 
 @defer_unknown_sizes
 def group_norm(
-    x: Kind,
+    input: Kind,
     num_groups: int,
     weight: Kind | None = None,
     bias: Kind | None = None,
     eps: float = 1e-5,
 ) -> Kind:
-    """Return `x` standardized over groups of channels, each sample alone, scaled and shifted.
+    """Return `input` standardized over groups of channels, each sample alone, scaled and shifted.
 
     Raises:
         ShapeError: the number of channels is no multiple of the number of groups.
 
     Source: Wu & He, arXiv:1803.08494, 2018.
     """
-    rank = len(x.shape)
-    if rank < 2 or num_groups < 1 or x.shape[1] % num_groups:
+    rank = len(input.shape)
+    if rank < 2 or num_groups < 1 or input.shape[1] % num_groups:
         raise ShapeError(
-            f"group_norm: got shape {tuple(x.shape)} for {num_groups} groups, expected a multiple "
-            "of it on axis 1."
+            f"group_norm: got shape {tuple(input.shape)} for {num_groups} groups, expected a "
+            "multiple of it on axis 1."
         )
-    _check_channels("group_norm", x, weight, bias)
-    if 0 in x.shape:
-        return _affine_channels(x * 1, weight, bias, rank)
+    _check_channels("group_norm", input, weight, bias)
+    if 0 in input.shape:
+        return _affine_channels(input * 1, weight, bias, rank)
     if weight is not None and bias is not None:
-        return apply(GroupNorm(num_groups, eps), x, weight, bias)
-    grouped = reshape(x, x.shape[0], num_groups, math.prod(x.shape[1:]) // num_groups)
-    y = reshape(apply(Standardize((2,), eps), grouped), tuple(x.shape))
+        return apply(GroupNorm(num_groups, eps), input, weight, bias)
+    grouped = reshape(input, input.shape[0], num_groups, math.prod(input.shape[1:]) // num_groups)
+    y = reshape(apply(Standardize((2,), eps), grouped), tuple(input.shape))
     return _affine_channels(y, weight, bias, rank)
 
 
 @defer_unknown_sizes
 def instance_norm(
-    x: Kind,
+    input: Kind,
     running_mean: Kind | None = None,
     running_var: Kind | None = None,
     weight: Kind | None = None,
@@ -205,41 +207,45 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Kind:
-    """Return `x` standardized, each channel of each sample alone, scaled and shifted.
+    """Return `input` standardized, each channel of each sample alone, scaled and shifted.
 
     Running statistics, when given, move in place towards the means over samples by `momentum`.
     Without `use_input_stats` they take the place of the input's own.
 
     Source: Ulyanov, Vedaldi & Lempitsky, arXiv:1607.08022, 2016.
     """
-    rank = len(x.shape)
+    rank = len(input.shape)
     if not use_input_stats:
-        return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
-    if rank < 3 or math.prod(x.shape[2:]) <= 1:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    if rank < 3 or math.prod(input.shape[2:]) <= 1:
         raise ShapeError(
-            f"instance_norm: got shape {tuple(x.shape)}, expected more than one value a channel."
+            f"instance_norm: got shape {tuple(input.shape)}, expected more than one value a "
+            "channel."
         )
-    _check_channels("instance_norm", x, running_mean, running_var, weight, bias)
+    _check_channels("instance_norm", input, running_mean, running_var, weight, bias)
     over = tuple(range(2, rank))
     if running_mean is not None:
-        values: Any = x
+        values: Any = input
         moments = apply(Moments(over), values.detach())
-        _follow(moments, over, running_mean, running_var, momentum, math.prod(x.shape[2:]))
-    y = apply(Standardize(over, eps), x)
+        _follow(moments, over, running_mean, running_var, momentum, math.prod(input.shape[2:]))
+    y = apply(Standardize(over, eps), input)
     return _affine_channels(y, weight, bias, rank)
 
 
 def rms_norm(
-    x: Kind, normalized_shape: Sequence[int], weight: Kind | None = None, eps: float | None = None
+    input: Kind,
+    normalized_shape: Sequence[int],
+    weight: Kind | None = None,
+    eps: float | None = None,
 ) -> Kind:
-    """Return `x` over the root of the mean of its squares, along its last axes, scaled."""
-    over = _last_axes("rms_norm", x, normalized_shape, weight)
+    """Return `input` over the root of the mean of its squares, along its last axes, scaled."""
+    over = _last_axes("rms_norm", input, normalized_shape, weight)
     if eps is None:  # that of what is computed in: float32 for dtypes of two bytes
-        dtype = as_dtype(x.dtype)
+        dtype = as_dtype(input.dtype)
         eps = float(finfo(dtype if dtype.itemsize > 2 else float32).eps)
-    return _affine(x * rsqrt(mean(x * x, over, True) + eps), weight, None)
+    return _affine(input * rsqrt(mean(input * input, over, True) + eps), weight, None)
 
 
-def normalize(x: Kind, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Kind:
-    """Return `x` over its norm along `dim`, which counts as `eps` at least."""
-    return x / clamp_min(vector_norm(x, p, dim, True), eps)
+def normalize(input: Kind, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Kind:
+    """Return `input` over its norm along `dim`, which counts as `eps` at least."""
+    return input / clamp_min(vector_norm(input, p, dim, True), eps)

@@ -121,13 +121,15 @@ def _along(kind: type[AlongAxis], name: str, x: Kind, dim: int | None, dtype: DT
     return y if x.shape else reshape(y, ())
 
 
-def softmax(x: Kind, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None) -> Kind:
+def softmax(
+    input: Kind, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None
+) -> Kind:
     """Return exp x / Σ exp x along `dim`."""
-    return _along(Softmax, "softmax", x, dim, dtype)
+    return _along(Softmax, "softmax", input, dim, dtype)
 
 
 def log_softmax(
-    x: Kind, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None
+    input: Kind, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None
 ) -> Kind:
     """Return ln softmax along `dim`, exact where softmax would be 0."""
-    return _along(LogSoftmax, "log_softmax", x, dim, dtype)
+    return _along(LogSoftmax, "log_softmax", input, dim, dtype)

@@ -76,22 +76,22 @@ class MatMul(Op):
 _matmul = MatMul()
 
 
-def matmul(a: Kind, b: Any) -> Kind:
+def matmul(input: Kind, other: Any) -> Kind:
     """Return the matrix product; a vector counts as a row on the left, a column on the right.
 
     Raises:
         ShapeError: inner sizes differ or leading axes do not broadcast.
     """
-    left, right = len(a.shape), len(b.shape)
+    left, right = len(input.shape), len(other.shape)
     if left > 1 and right > 1:
-        return apply(_matmul, a, b)
+        return apply(_matmul, input, other)
     if not left or not right:
         raise ShapeError(
-            f"matmul: got shapes {tuple(a.shape)} and {tuple(b.shape)}, expected at least 1 axis "
-            "each. Use * with a number."
+            f"matmul: got shapes {tuple(input.shape)} and {tuple(other.shape)}, expected at least "
+            "1 axis each. Use * with a number."
         )
-    rows = insert_axes(a, (0,)) if left == 1 else a
-    columns = insert_axes(b, (1,)) if right == 1 else b
+    rows = insert_axes(input, (0,)) if left == 1 else input
+    columns = insert_axes(other, (1,)) if right == 1 else other
     product = apply(_matmul, rows, columns)
     rank = len(product.shape)
     inserted = ((rank - 2,) if left == 1 else ()) + ((rank - 1,) if right == 1 else ())
@@ -106,36 +106,36 @@ def _check_axes(name: str, *wanted: tuple[Any, int]) -> None:
             raise ShapeError(f"{name}: got shapes {shapes}, expected {ranks} axes. Use matmul.")
 
 
-def mm(a: Kind, b: Kind) -> Kind:
+def mm(input: Kind, mat2: Kind) -> Kind:
     """Return the product of two matrices."""
-    _check_axes("mm", (a, 2), (b, 2))
-    return apply(_matmul, a, b)
+    _check_axes("mm", (input, 2), (mat2, 2))
+    return apply(_matmul, input, mat2)
 
 
-def bmm(a: Kind, b: Kind) -> Kind:
+def bmm(input: Kind, mat2: Kind) -> Kind:
     """Return the products of two batches of matrices, (n, i, j) and (n, j, k)."""
-    _check_axes("bmm", (a, 3), (b, 3))
-    if a.shape[0] != b.shape[0] and None not in (a.shape[0], b.shape[0]):
-        raise ShapeError(f"bmm: batches differ: got {tuple(a.shape)} and {tuple(b.shape)}.")
-    return apply(_matmul, a, b)
+    _check_axes("bmm", (input, 3), (mat2, 3))
+    if input.shape[0] != mat2.shape[0] and None not in (input.shape[0], mat2.shape[0]):
+        raise ShapeError(f"bmm: batches differ: got {tuple(input.shape)} and {tuple(mat2.shape)}.")
+    return apply(_matmul, input, mat2)
 
 
-def mv(a: Kind, b: Kind) -> Kind:
+def mv(input: Kind, vec: Kind) -> Kind:
     """Return the product of a matrix and a vector."""
-    _check_axes("mv", (a, 2), (b, 1))
-    return matmul(a, b)
+    _check_axes("mv", (input, 2), (vec, 1))
+    return matmul(input, vec)
 
 
-def dot(a: Kind, b: Kind) -> Kind:
+def dot(input: Kind, tensor: Kind) -> Kind:
     """Return the sum of the products of two vectors."""
-    _check_axes("dot", (a, 1), (b, 1))
-    return matmul(a, b)
+    _check_axes("dot", (input, 1), (tensor, 1))
+    return matmul(input, tensor)
 
 
-def outer(a: Kind, b: Kind) -> Kind:
+def outer(input: Kind, vec2: Kind) -> Kind:
     """Return the products of each element of one vector with each of another."""
-    _check_axes("outer", (a, 1), (b, 1))
-    return insert_axes(a, (1,)) * insert_axes(b, (0,))
+    _check_axes("outer", (input, 1), (vec2, 1))
+    return insert_axes(input, (1,)) * insert_axes(vec2, (0,))
 
 
 def _blend(x: Kind, product: Kind, beta: object, alpha: object) -> Kind:
@@ -151,14 +151,16 @@ def _blend(x: Kind, product: Kind, beta: object, alpha: object) -> Kind:
     return total
 
 
-def addmm(x: Kind, a: Kind, b: Kind, *, beta: object = 1, alpha: object = 1) -> Kind:
-    """Return beta·x + alpha·(a @ b) for matrices."""
-    return _blend(x, mm(a, b), beta, alpha)
+def addmm(input: Kind, mat1: Kind, mat2: Kind, *, beta: object = 1, alpha: object = 1) -> Kind:
+    """Return beta · input + alpha · (mat1 @ mat2) for matrices."""
+    return _blend(input, mm(mat1, mat2), beta, alpha)
 
 
-def baddbmm(x: Kind, a: Kind, b: Kind, *, beta: object = 1, alpha: object = 1) -> Kind:
-    """Return beta·x + alpha·(a @ b) for batches of matrices."""
-    return _blend(x, bmm(a, b), beta, alpha)
+def baddbmm(
+    input: Kind, batch1: Kind, batch2: Kind, *, beta: object = 1, alpha: object = 1
+) -> Kind:
+    """Return beta · input + alpha · (batch1 @ batch2), of each matrix."""
+    return _blend(input, bmm(batch1, batch2), beta, alpha)
 
 
 def tensordot(a: Kind, b: Kind, dims: object = 2) -> Kind:
@@ -269,14 +271,16 @@ def _ones(count: int, dtype: DType) -> Array:
     return np.ones(count, dtype)
 
 
-def linear(x: Kind, weight: Any, bias: object = None) -> Kind:
-    """Return x Wᵀ + b: (..., in) times (out, in) gives (..., out)."""
-    if not hasattr(x, "shape"):
+def linear(input: Kind, weight: Any, bias: object = None) -> Kind:
+    """Return input Wᵀ + bias: (..., in) times (out, in) gives (..., out)."""
+    if not hasattr(input, "shape"):
         raise DTypeError(
-            f"linear: got input of type {type(x).__name__}, expected a tensor. Wrap it with "
+            f"linear: got input of type {type(input).__name__}, expected a tensor. Wrap it with "
             "minitorch.tensor."
         )
-    if len(weight.shape) == 2 and len(x.shape) > 1:
-        return apply(_linear, x, weight) if bias is None else apply(_linear, x, weight, bias)
-    product = matmul(x, t(weight))
+    if len(weight.shape) == 2 and len(input.shape) > 1:
+        if bias is None:
+            return apply(_linear, input, weight)
+        return apply(_linear, input, weight, bias)
+    product = matmul(input, t(weight))
     return product if bias is None else product + bias

@@ -175,7 +175,7 @@ def vector_norm(
 
 
 def norm(
-    x: Kind,
+    input: Kind,
     p: Any = "fro",
     dim: Dims = None,
     keepdim: bool = False,
@@ -191,7 +191,7 @@ def norm(
         p = 2
     if isinstance(p, str):
         raise ArgumentError(f"norm: got order {p!r}, expected 'fro' or a number.")
-    return vector_norm(x, float(p), dim, keepdim, dtype=dtype)
+    return vector_norm(input, float(p), dim, keepdim, dtype=dtype)
 
 
 def count_nonzero(x: Kind, dim: Dims = None) -> Kind:

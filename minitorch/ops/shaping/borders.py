@@ -66,11 +66,13 @@ def _empty(xp: Namespace, shape: Sequence[int], like: Array) -> Array:
 
 
 @defer_unknown_sizes
-def pad(x: Kind, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Kind:
-    """Return `x` with a border: (before, after) of the last axis, then of the one before, ...
+def pad(
+    input: Kind, pad: Sequence[int], mode: str = "constant", value: float | None = None
+) -> Kind:
+    """Return `input` with a border: (before, after) of the last axis, then of the one before, ...
 
     Args:
-        x: any shape.
+        input: any shape.
         pad: widths in pairs, last axis first; negative ones crop.
         mode: "constant", "reflect", "replicate" or "circular".
         value: the number of a constant border, 0 unless given.
@@ -79,32 +81,32 @@ def pad(x: Kind, pad: Sequence[int], mode: str = "constant", value: float | None
         ArgumentError: an unknown mode, widths not in pairs or for too many axes.
         ShapeError: a reflecting or circular border wider than the value.
     """
-    rank, widths = len(x.shape), [*map(operator.index, pad)]
+    rank, widths = len(input.shape), [*map(operator.index, pad)]
     if len(widths) % 2 or len(widths) > 2 * rank:
         raise ArgumentError(
             f"pad: got {len(widths)} widths, expected pairs for {rank} axes at most."
         )
     pairs = [(0, 0)] * (rank - len(widths) // 2)
     pairs += [(widths[i], widths[i + 1]) for i in range(len(widths) - 2, -1, -2)]
-    for d, (n, (a, b)) in enumerate(zip(x.shape, pairs, strict=True)):
+    for d, (n, (a, b)) in enumerate(zip(input.shape, pairs, strict=True)):
         if n is not None and n + a + b < 0:
             raise ShapeError(
                 f"pad: got {(a, b)} for axis {d} of size {n}: less than nothing is left."
             )
     if mode == "constant":
-        return apply(Pad(tuple(pairs), 0.0 if value is None else value), x)
+        return apply(Pad(tuple(pairs), 0.0 if value is None else value), input)
     if mode not in ("reflect", "replicate", "circular"):
         raise ArgumentError(
             f"pad: got mode {mode!r}, expected 'constant', 'reflect', 'replicate' or 'circular'."
         )
     if mode == "circular" and min(widths) < 0:  # what is cropped does not come round
-        x = apply(Pad(tuple((min(a, 0), min(b, 0)) for a, b in pairs)), x)
+        input = apply(Pad(tuple((min(a, 0), min(b, 0)) for a, b in pairs)), input)
         pairs = [(max(a, 0), max(b, 0)) for a, b in pairs]
-    sizes = zip(x.shape, pairs, strict=True)
-    x = apply(Surround([_border(n, max(a, 0), max(b, 0), mode) for n, (a, b) in sizes]), x)
+    sizes = zip(input.shape, pairs, strict=True)
+    input = apply(Surround([_border(n, max(a, 0), max(b, 0), mode) for n, (a, b) in sizes]), input)
     if any(min(pair) < 0 for pair in pairs):
-        x = apply(Pad(tuple((min(a, 0), min(b, 0)) for a, b in pairs)), x)
-    return x
+        input = apply(Pad(tuple((min(a, 0), min(b, 0)) for a, b in pairs)), input)
+    return input
 
 
 Border = tuple[list[int], list[int]]

@@ -215,7 +215,7 @@ def take_along_dim(x: Kind, indices: Kind, dim: int | None = None) -> Kind:
 
 
 def scatter(
-    x: Kind,
+    input: Kind,
     dim: int,
     index: Kind,
     src: Kind | float | None = None,
@@ -223,7 +223,7 @@ def scatter(
     value: Kind | float | None = None,
     reduce: object = None,
 ) -> Kind:
-    """Return `x` with `src` at the places of `index` along `dim`; `src` may be one number.
+    """Return `input` with `src` at the places of `index` along `dim`; `src` may be one number.
 
     Raises:
         ArgumentError: `reduce` is not None or "add".
@@ -233,29 +233,29 @@ def scatter(
     values = values.item() if isinstance(values, np.generic) else values
     if values is None or not (isinstance(values, int | float) or hasattr(values, "dtype")):
         raise DTypeError(f"scatter: got {values!r}, expected a tensor, a node or a number.")
-    if isinstance(values, int | float) and reduce is None and x.shape and index.shape:
-        check_fits("scatter", values, as_dtype(x.dtype))
-        return apply(Scatter(check_index("scatter", x, dim, index), values), x, index)
+    if isinstance(values, int | float) and reduce is None and input.shape and index.shape:
+        check_fits("scatter", values, as_dtype(input.dtype))
+        return apply(Scatter(check_index("scatter", input, dim, index), values), input, index)
     if isinstance(values, int | float):
-        there = zeros_like(gather(x, dim, zeros_like(index))) if x.shape else x * 0
+        there = zeros_like(gather(input, dim, zeros_like(index))) if input.shape else input * 0
         values = there + values
-    if not x.shape or not index.shape:
-        row, places, source = give_axis(x, index, values)
-        return reshape(scatter(row, dim, places, source, reduce=reduce), tuple(x.shape))
-    d = check_index("scatter", x, dim, index, values)
+    if not input.shape or not index.shape:
+        row, places, source = give_axis(input, index, values)
+        return reshape(scatter(row, dim, places, source, reduce=reduce), tuple(input.shape))
+    d = check_index("scatter", input, dim, index, values)
     if reduce == "add":
-        return apply(ScatterAdd(d), x, index, values)
+        return apply(ScatterAdd(d), input, index, values)
     if reduce is not None:
         raise ArgumentError(f"scatter: got reduce {reduce!r}, expected None or 'add'.")
-    return apply(Scatter(d), x, index, values)
+    return apply(Scatter(d), input, index, values)
 
 
-def scatter_add(x: Kind, dim: int, index: Kind, src: Kind) -> Kind:
-    """Return `x` with `src` added at the places of `index` along `dim`; equal places add up."""
-    if not x.shape or not index.shape:
-        row, places, source = give_axis(x, index, src)
-        return reshape(scatter_add(row, dim, places, source), tuple(x.shape))
-    return apply(ScatterAdd(check_index("scatter_add", x, dim, index, src)), x, index, src)
+def scatter_add(input: Kind, dim: int, index: Kind, src: Kind) -> Kind:
+    """Return `input` with `src` added at the places of `index` along `dim`; equal places add up."""
+    if not input.shape or not index.shape:
+        row, places, source = give_axis(input, index, src)
+        return reshape(scatter_add(row, dim, places, source), tuple(input.shape))
+    return apply(ScatterAdd(check_index("scatter_add", input, dim, index, src)), input, index, src)
 
 
 def _row_pattern(d: int) -> tuple[object, ...]:
@@ -278,18 +278,18 @@ def index_select(x: Kind, dim: int, index: Kind) -> Kind:
     return apply(Take(_row_pattern(axis(dim, len(x.shape), "index_select"))), x, index)
 
 
-def index_add(x: Kind, dim: int, index: Kind, source: Methods, *, alpha: object = 1) -> Kind:
-    """Return `x` with alpha·source added to the slices along `dim` that `index` names."""
+def index_add(input: Kind, dim: int, index: Kind, source: Methods, *, alpha: object = 1) -> Kind:
+    """Return `input` with alpha·source added to the slices along `dim` that `index` names."""
     index = _vector("index_add", index)
-    if not x.shape:
-        return reshape(index_add(reshape(x, 1), 0, index, reshape(source, 1), alpha=alpha), ())
-    d = axis(dim, len(x.shape), "index_add")
+    if not input.shape:
+        return reshape(index_add(reshape(input, 1), 0, index, reshape(source, 1), alpha=alpha), ())
+    d = axis(dim, len(input.shape), "index_add")
     source = source if source.shape else reshape(source, 1)
-    expected = (*x.shape[:d], index.shape[0], *x.shape[d + 1 :])
+    expected = (*input.shape[:d], index.shape[0], *input.shape[d + 1 :])
     if not agree(tuple(source.shape), expected):
         raise ShapeError(f"index_add: got source {tuple(source.shape)}, expected {expected}.")
-    added = apply(PlaceAdd(_row_pattern(d), tuple(x.shape)), source, index)
-    return x + (added if alpha == 1 else added * alpha)
+    added = apply(PlaceAdd(_row_pattern(d), tuple(input.shape)), source, index)
+    return input + (added if alpha == 1 else added * alpha)
 
 
 def index_fill(x: Kind, dim: int, index: Kind, value: object) -> Kind:
@@ -310,8 +310,8 @@ def take(x: Kind, index: Kind) -> Kind:
     return reshape(picked, tuple(index.shape))
 
 
-def masked_fill(x: Kind, mask: Kind, value: object) -> Kind:
-    """Return `x` with `value` where the mask holds.
+def masked_fill(input: Kind, mask: Kind, value: object) -> Kind:
+    """Return `input` with `value` where the mask holds.
 
     Raises:
         DTypeError: the mask is not boolean.
@@ -320,7 +320,7 @@ def masked_fill(x: Kind, mask: Kind, value: object) -> Kind:
         raise DTypeError(f"masked_fill: got a {mask.dtype} mask, expected bool. Compare first.")
     if hasattr(value, "shape") and value.shape:
         raise ShapeError(f"masked_fill: got a value of shape {tuple(value.shape)}, expected 0-d.")
-    return where(mask, _element(value, x), x)
+    return where(mask, _element(value, input), input)
 
 
 def _element(value: Any, x: Methods) -> object:
@@ -332,10 +332,10 @@ def _element(value: Any, x: Methods) -> object:
     return value if dtype.kind == "f" else np.asarray(value).astype(dtype)
 
 
-def masked_select(x: Kind, mask: Methods) -> Kind:
-    """Return the elements of `x` where the mask holds, as a vector; the two broadcast."""
-    shape = broadcast(tuple(x.shape), tuple(mask.shape), op="masked_select")
-    return getitem(expand(x, shape), expand(mask, shape))
+def masked_select(input: Kind, mask: Methods) -> Kind:
+    """Return the elements of `input` where the mask holds, as a vector; the two broadcast."""
+    shape = broadcast(tuple(input.shape), tuple(mask.shape), op="masked_select")
+    return getitem(expand(input, shape), expand(mask, shape))
 
 
 class OneHot(Flat):
@@ -363,18 +363,18 @@ class OneHot(Flat):
         return Spec((*specs[0].shape, self.num_classes), self.dtype)
 
 
-def one_hot(index: Any, num_classes: int = -1) -> Any:
+def one_hot(input: Any, num_classes: int = -1) -> Any:
     """Return 1 at each class along a new last axis, else 0; -1: as many classes as are used.
 
     Raises:
         AxisError: a class below 0, or not below `num_classes`.
         DTypeError: classes that are no integers.
     """
-    if index.dtype.kind == "f":
-        raise DTypeError(f"one_hot: got {index.dtype} classes, expected integers. Use .long().")
+    if input.dtype.kind == "f":
+        raise DTypeError(f"one_hot: got {input.dtype} classes, expected integers. Use .long().")
     if num_classes < 0:
-        num_classes = int(index.max().item()) + 1
-    array = getattr(index, "array", None)
+        num_classes = int(input.max().item()) + 1
+    array = getattr(input, "array", None)
     if array is not None and (number := find_outside(array, num_classes)) is not None:
         raise AxisError(f"one_hot: got class {number}, expected 0 to {num_classes - 1}.")
-    return apply(OneHot(num_classes), index)
+    return apply(OneHot(num_classes), input)

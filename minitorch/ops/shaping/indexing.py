@@ -348,11 +348,11 @@ def select(x: Kind, dim: int, index: int) -> Kind:
     return apply(Slice((*(slice(None),) * d, operator.index(index))), x)
 
 
-def nonzero(x: Kind, *, as_tuple: bool = False) -> Kind | tuple[Kind, ...]:
+def nonzero(input: Kind, *, as_tuple: bool = False) -> Kind | tuple[Kind, ...]:
     """Return the indices of the elements that are not 0: rows of a matrix, or a tuple by axis."""
     if not as_tuple:
-        return apply(NonZero(), x)
-    row = x if x.shape else x.reshape(1)
+        return apply(NonZero(), input)
+    row = input if input.shape else input.reshape(1)
     indices = apply(NonZero(), row)
     return tuple(getitem(indices, (slice(None), d)) for d in range(len(row.shape)))
 

@@ -200,20 +200,20 @@ def collect_dims(
     return sizes((named[keyword],))
 
 
-def reshape(x: Kind, *shape: object, **named: object) -> Kind:
-    """Return the elements of `x`, in the same order, under another shape; one size may be -1."""
+def reshape(input: Kind, *shape: object, **named: object) -> Kind:
+    """Return the elements of `input`, in their order, under another shape; one size may be -1."""
     target = collect_dims("reshape", "shape", shape, named) if named else sizes(shape)
     least = builtins.min(target, default=0)
-    arrays_can = least == -1 and getattr(x, "has_numbers", False)
-    if least < 0 and not arrays_can and isinstance(x, Value) and is_known(x.shape):
-        target = fill_in(target, numel(tuple(x.shape)), "reshape")  # type: ignore[assignment]
-    return apply(Reshape(target), x)
+    arrays_can = least == -1 and getattr(input, "has_numbers", False)
+    if least < 0 and not arrays_can and isinstance(input, Value) and is_known(input.shape):
+        target = fill_in(target, numel(tuple(input.shape)), "reshape")  # type: ignore[assignment]
+    return apply(Reshape(target), input)
 
 
-def permute(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
-    """Return `x` with its axes in the order `dims`."""
+def permute(input: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
+    """Return `input` with its axes in the order `dims`."""
     axes = collect_dims("permute", "dims", dims, named) if named else sizes(dims)
-    rank = len(x.shape)
+    rank = len(input.shape)
     order, each = axes, list(range(rank))
     if sorted(order) != each:
         order = tuple([axis(d, rank, "permute") for d in axes])
@@ -222,17 +222,17 @@ def permute(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind
                 f"permute: not an order of the axes: got {axes} for a value of {rank} axes, "
                 f"expected each of 0 to {rank - 1} once."
             )
-    return apply(Permute(order), x)
+    return apply(Permute(order), input)
 
 
-def transpose(x: Kind, dim0: int, dim1: int) -> Kind:
-    """Return `x` with two axes exchanged."""
-    rank = len(x.shape)
+def transpose(input: Kind, dim0: int, dim1: int) -> Kind:
+    """Return `input` with two axes exchanged."""
+    rank = len(input.shape)
     a, b = axis(dim0, rank, "transpose"), axis(dim1, rank, "transpose")
     order = list(range(rank))
     if rank:
         order[a], order[b] = b, a
-    return apply(Permute(tuple(order)), x)
+    return apply(Permute(tuple(order)), input)
 
 
 def t(x: Kind) -> Kind:
@@ -279,17 +279,17 @@ def unsqueeze(x: Kind, dim: int) -> Kind:
     return insert_axes(x, (axis(dim, len(x.shape) + 1, "unsqueeze"),))
 
 
-def flatten(x: Kind, start_dim: int = 0, end_dim: int = -1) -> Kind:
-    """Return `x` with the axes from `start_dim` to `end_dim` made one."""
-    rank = len(x.shape)
+def flatten(input: Kind, start_dim: int = 0, end_dim: int = -1) -> Kind:
+    """Return `input` with the axes from `start_dim` to `end_dim` made one."""
+    rank = len(input.shape)
     first, last = axis(start_dim, rank, "flatten"), axis(end_dim, rank, "flatten")
     if first > last:
         raise ShapeError(f"flatten: got axes {first} to {last}, expected them in order.")
     if not rank:
-        return reshape(x, 1)
-    middle = numel(tuple(x.shape[first : last + 1]))
-    head, tail = tuple(x.shape[:first]), tuple(x.shape[last + 1 :])
-    return reshape(x, (*head, -1 if middle is None else middle, *tail))
+        return reshape(input, 1)
+    middle = numel(tuple(input.shape[first : last + 1]))
+    head, tail = tuple(input.shape[:first]), tuple(input.shape[last + 1 :])
+    return reshape(input, (*head, -1 if middle is None else middle, *tail))
 
 
 def t_reversed(x: Kind) -> Kind:
@@ -353,9 +353,11 @@ def reshape_as(x: Kind, other: Any) -> Kind:
     return reshape_like(x, other)
 
 
-def flip(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
-    """Return `x` with the elements along `dims` in reverse order."""
-    return apply(Flip(axes(collect_dims("flip", "dims", dims, named), len(x.shape), "flip")), x)
+def flip(input: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
+    """Return `input` with the elements along `dims` in reverse order."""
+    return apply(
+        Flip(axes(collect_dims("flip", "dims", dims, named), len(input.shape), "flip")), input
+    )
 
 
 def repeat(x: Kind, *times: object, **named: object) -> Kind:
