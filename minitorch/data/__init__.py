@@ -9,6 +9,7 @@ from minitorch.data.dataset import random_split as random_split
 from minitorch.data.handwritten import digits as digits
 from minitorch.data.loader import DataLoader as DataLoader
 from minitorch.data.loader import default_collate as default_collate
+from minitorch.data.loader import get_worker_info as get_worker_info
 from minitorch.data.sampler import BatchSampler as BatchSampler
 from minitorch.data.sampler import RandomSampler as RandomSampler
 from minitorch.data.sampler import Sampler as Sampler

@@ -83,9 +83,18 @@ class DataLoader:
 
     def __len__(self) -> int:
         if isinstance(self.dataset, IterableDataset):
-            raise TypeError("DataLoader: an IterableDataset has no length. Count while reading.")
+            return self._count_of_stream()
         order = self.sampler if self.batch_sampler is None else self.batch_sampler
         return len(order)  # type: ignore[arg-type]
+
+    def _count_of_stream(self) -> int:
+        if not hasattr(self.dataset, "__len__"):
+            raise TypeError(
+                "DataLoader: this IterableDataset has no length. Give it __len__, or count while "
+                "reading."
+            )
+        items, size = len(self.dataset), self.batch_size or 1
+        return items // size if self.drop_last else -(-items // size)
 
     def __iter__(self) -> Iterator[Any]:
         return self._parallel() if self.num_workers else (task() for task in self._tasks())
@@ -134,6 +143,13 @@ class DataLoader:
                 yield batch
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def get_worker_info() -> None:
+    """Return None, torch's answer outside of workers: a stream is read once, however many prepare.
+
+    So an IterableDataset that shares its items out among torch's worker processes gives them all.
+    """
 
 
 def _check(num_workers: int, prefetch_factor: int, is_ordered_twice: bool) -> None:
@@ -192,6 +208,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
     if isinstance(first, str | bytes):
         return list(batch)
     if isinstance(first, Mapping):
+        _same([[key for key in first if key in item] for item in batch], "keys")
         return {key: default_collate([item[key] for item in batch]) for key in first}
     if isinstance(first, tuple | list):
         return _collate_fields(batch)

@@ -5,7 +5,7 @@ Indices are drawn as they are asked for, so a pass over 10^10 of them takes no m
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from itertools import chain, islice
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from minitorch.arrays.generator import Generator, default_generator
 from minitorch.arrays.library import int64
 from minitorch.errors import ArgumentError
 
+T_co = TypeVar("T_co", covariant=True)
 GeneratorLike: TypeAlias = int | np.random.Generator | Generator | None
 """Where data draws its randomness: a seed, a generator, or the library's global generator."""
 
@@ -40,14 +41,14 @@ def _draw_in_chunks(count: int, draw: Callable[[int], Any]) -> Iterator[int]:
         yield from draw(min(CHUNK, count - start)).tolist()
 
 
-class Sampler:
+class Sampler(Generic[T_co]):
     """An order of indices; a subclass gives `__iter__`, whose order may differ each time."""
 
-    def __iter__(self) -> Iterator[int]:
+    def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__. Define it.")
 
 
-class SequentialSampler(Sampler):
+class SequentialSampler(Sampler[int]):
     """0, 1, 2, ..."""
 
     def __init__(self, data_source: Sized) -> None:
@@ -60,7 +61,7 @@ class SequentialSampler(Sampler):
         return len(self.data_source)
 
 
-class RandomSampler(Sampler):
+class RandomSampler(Sampler[int]):
     """A fresh permutation at each pass, or with `replacement` independent draws."""
 
     def __init__(
@@ -92,7 +93,7 @@ class RandomSampler(Sampler):
         return self.num_samples
 
 
-class SubsetRandomSampler(Sampler):
+class SubsetRandomSampler(Sampler[int]):
     """A fresh permutation of the given indices at each pass."""
 
     def __init__(self, indices: Sequence[int], generator: GeneratorLike = None) -> None:
@@ -107,7 +108,7 @@ class SubsetRandomSampler(Sampler):
         return len(self.indices)
 
 
-class WeightedRandomSampler(Sampler):
+class WeightedRandomSampler(Sampler[int]):
     """Index i with probability proportional to `weights[i]`."""
 
     def __init__(
@@ -122,6 +123,10 @@ class WeightedRandomSampler(Sampler):
             raise ArgumentError(
                 f"WeightedRandomSampler: got weights {w!r}, expected one axis of finite numbers, "
                 "none negative and one or more positive."
+            )
+        if num_samples < 1:
+            raise ArgumentError(
+                f"WeightedRandomSampler: got num_samples {num_samples}, expected 1 or more."
             )
         if not replacement and num_samples > np.count_nonzero(w):
             raise ArgumentError(
@@ -148,7 +153,7 @@ class WeightedRandomSampler(Sampler):
         return self.num_samples
 
 
-class BatchSampler:
+class BatchSampler(Sampler[list[int]]):
     """The indices of another sampler in lists of `batch_size`."""
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool = False) -> None:

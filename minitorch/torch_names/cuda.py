@@ -4,7 +4,8 @@ Questions about memory and seeds are answered without a device too, as torch ans
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import Any
 
 from minitorch.arrays.generator import default_generator
 from minitorch.arrays.library import (
@@ -15,9 +16,6 @@ from minitorch.arrays.library import (
     native_module,
 )
 from minitorch.arrays.library import device as _device
-
-if TYPE_CHECKING:
-    from . import amp as amp
 
 device_count = cuda_device_count
 
@@ -94,16 +92,14 @@ GRAPHS = {"CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables"}
 
 
 def __getattr__(name: str) -> Any:
-    """Return `amp`, which torch has here too.
-
-    Raises:
-        AttributeError: for anything else.
-    """
+    """Raise an AttributeError that says what to do without CUDA graphs."""
     if name in GRAPHS:
         raise AttributeError(
             f"minitorch.cuda.{name}: CUDA graphs are not taken: a step is launched kernel by "
             "kernel. Use minitorch.compile(step), which fuses its operators."
         )
-    if name != "amp":
-        raise AttributeError(f"module 'minitorch.cuda' has no attribute {name!r}")
-    return importlib.import_module("minitorch.amp")
+    raise AttributeError(f"module 'minitorch.cuda' has no attribute {name!r}")
+
+
+# Torch has `amp` here too: `from torch.cuda.amp import autocast`.
+amp = sys.modules[f"{__name__}.amp"] = importlib.import_module("minitorch.amp")

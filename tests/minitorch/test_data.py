@@ -141,6 +141,25 @@ def test_items_without_batches_and_streams() -> None:
     assert listed(DataLoader(Stream(), 3, drop_last=True, num_workers=2)) == [[0, 1, 2], [3, 4, 5]]
     with pytest.raises(TypeError, match="no length"):
         len(DataLoader(Stream(), 3))
+    assert data.get_worker_info() is None
+
+
+@pytest.mark.parametrize("options", [{}, {"drop_last": True}, {"batch_size": None}])
+def test_a_stream_with_a_length_counts_its_batches(options: dict[str, Any]) -> None:
+    class Counted(Stream):
+        def __len__(self) -> int:
+            return 7
+
+    class TorchCounted(torch.utils.data.IterableDataset[int]):
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(7))
+
+        def __len__(self) -> int:
+            return 7
+
+    options = {"batch_size": 3, **options}
+    ours, theirs = DataLoader(Counted(), **options), TorchLoader(TorchCounted(), **options)
+    assert len(ours) == len(theirs) == len(list(ours))
 
 
 @pytest.mark.parametrize(
@@ -198,6 +217,8 @@ def test_items_that_do_not_stack_are_an_error_that_says_which() -> None:
         data.default_collate([[1, 2], [1]])
     with pytest.raises(TypeError, match="object"):
         data.default_collate([object()])
+    with pytest.raises(ArgumentError, match=r"differ in keys: got \['a'\] for item 0 and \[\]"):
+        data.default_collate([{"a": 1}, {"b": 1}])
 
 
 # ── datasets and samplers ───────────────────────────────────────────────────────────────────────
@@ -237,8 +258,19 @@ def test_weighted_sampling_follows_the_weights() -> None:
     np.testing.assert_allclose(counts, [0.25, 0.0, 0.75], atol=6 * (0.19 / 8000) ** 0.5)
     with pytest.raises(ArgumentError, match="at most 2, one for each weight that is not 0"):
         data.WeightedRandomSampler([1.0, 0.0, 3.0], 3, replacement=False)
+    with pytest.raises(ArgumentError, match="num_samples 0, expected 1 or more"):
+        data.WeightedRandomSampler([1.0], 0)
     with pytest.raises(ArgumentError, match="none negative"):
         data.WeightedRandomSampler([1.0, -1.0], 3)
+
+
+def test_a_sampler_of_ones_own_says_what_it_gives() -> None:
+    class Backwards(data.Sampler[int]):
+        def __iter__(self) -> Iterator[int]:
+            return iter([2, 1, 0])
+
+    assert list(DataLoader(Squares(3), batch_size=None, sampler=Backwards())) == [4, 1, 0]
+    assert isinstance(data.BatchSampler(range(3), 2), data.Sampler)
 
 
 def test_a_random_sampler_may_draw_fewer_more_or_with_replacement() -> None:

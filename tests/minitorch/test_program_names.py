@@ -24,6 +24,23 @@ def test_utils_data_is_data() -> None:
     assert set(minitorch.utils.data.__all__) == set(minitorch.data.__all__)
 
 
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("cuda.amp", "autocast"),
+        ("cuda.amp", "GradScaler"),
+        ("utils.data.dataset", "random_split"),
+        ("utils.data.sampler", "SubsetRandomSampler"),
+        ("utils.data.dataloader", "default_collate"),
+        ("optim.lr_scheduler", "_LRScheduler"),
+        ("distributions.kl", "kl_divergence"),
+    ],
+)
+def test_a_name_is_imported_from_where_torch_has_it_too(module: str, name: str) -> None:
+    for lib in ("torch", "minitorch"):
+        assert callable(getattr(importlib.import_module(f"{lib}.{module}"), name))
+
+
 @pytest.mark.parametrize("options", [{}, {"return_inverse": True}, {"return_counts": True}])
 @pytest.mark.parametrize("dim", [None, 0, 1, -1])
 @pytest.mark.parametrize("dtype", ["int64", "float32", "bool", "uint8"])

@@ -1,5 +1,5 @@
 """Torch's module of the loader: `from minitorch.utils.data.dataloader import DataLoader`."""
 
-from minitorch.data import DataLoader
+from minitorch.data import DataLoader, default_collate
 
-__all__ = ["DataLoader"]
+__all__ = ["DataLoader", "default_collate"]
