@@ -4,6 +4,7 @@ An update works in place on plain arrays, the parameter's and its gradient's, so
 the arithmetic costs. Source of the interface: `torch.optim.Optimizer`.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
@@ -79,10 +80,11 @@ class Optimizer:
     """
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
-        if isinstance(params, Tensor):
+        if isinstance(params, Tensor) or not isinstance(params, Iterable):
+            got = "single tensor" if isinstance(params, Tensor) else type(params).__name__
             raise TypeError(
-                f"{type(self).__name__}: got a single tensor, expected an iterable of parameters. "
-                "Write [param]."
+                f"{type(self).__name__}: got a {got}, expected an iterable of parameters. Write "
+                "[param], or model.parameters()."
             )
         self.defaults = defaults
         self.param_groups: list[dict[str, Any]] = []
@@ -99,6 +101,11 @@ class Optimizer:
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters with hyperparameters of their own; what is not given is the default."""
+        if "params" not in param_group:
+            raise ArgumentError(
+                f"{type(self).__name__}: got a group of {sorted(param_group)}, expected 'params' "
+                "too."
+            )
         group = {**self.defaults, **param_group}
         params = group["params"]
         listed = [params] if isinstance(params, Tensor) else params
@@ -125,11 +132,13 @@ class Optimizer:
     def check(self, group: dict[str, Any]) -> None:
         """Raise unless the hyperparameters of a group make sense."""
         for name in sorted(NOT_NEGATIVE & group.keys()):
-            if not group[name] >= 0.0:
+            if not _is_within(group[name], math.inf):
                 self.refuse(name, group[name], "0 or more")
-        for beta in group.get("betas", ()):
-            if not 0.0 <= beta < 1.0:
-                self.refuse("betas", group["betas"], "two numbers in [0, 1)")
+        betas = group.get("betas", (0.0, 0.0))
+        if not isinstance(betas, tuple | list) or len(betas) != 2:
+            self.refuse("betas", betas, "two numbers in [0, 1)")
+        if not all(_is_within(beta, 1.0) for beta in betas):
+            self.refuse("betas", betas, "two numbers in [0, 1)")
 
     def refuse(self, name: str, value: object, expected: str) -> None:
         """Raise that a hyperparameter is out of its range."""
@@ -183,6 +192,11 @@ class Optimizer:
         Raises:
             ArgumentError: other groups, or groups of other sizes.
         """
+        if not {"state", "param_groups"} <= state_dict.keys():
+            raise ArgumentError(
+                f"load_state_dict: got {sorted(state_dict)}, expected 'state' and 'param_groups', "
+                "as state_dict() of an optimizer gives them."
+            )
         groups = state_dict["param_groups"]
         sizes = [len(group["params"]) for group in groups]
         own = [len(group["params"]) for group in self.param_groups]
@@ -223,6 +237,11 @@ def hyperparameters(arguments: dict[str, Any]) -> dict[str, Any]:
             raise ArgumentError(f"{name}: got {key}=True, which is not here. {INSTEAD[key]}")
     others = ("self", "params", "others", "__class__")
     return {k: v for k, v in arguments.items() if k not in others}
+
+
+def _is_within(value: Any, end: float) -> bool:
+    """Tell whether a hyperparameter is a number, or a tensor of one, from 0 to below `end`."""
+    return not isinstance(value, str) and bool(value >= 0.0) and bool(value < end)
 
 
 def full_like(w: Array, value: float = 0.0) -> Array:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from minitorch import optim
+from minitorch import nn, optim
 from minitorch.errors import ArgumentError
 from minitorch.tensor.tensor import Tensor, tensor
 
@@ -139,7 +139,10 @@ def test_a_closure_is_evaluated_with_recording_on() -> None:
         ("SGD", {"lr": -1.0}, "lr -1.0"),
         ("SGD", {"lr": 0.1, "nesterov": True}, "nesterov"),
         ("Adam", {"betas": (1.0, 0.9)}, "betas"),
+        ("Adam", {"betas": (0.9,)}, "expected two numbers"),
+        ("Adam", {"betas": 0.9}, "expected two numbers"),
         ("Adam", {"lr": float("nan")}, "lr nan"),
+        ("Adam", {"lr": "0.1"}, "lr 0.1, expected 0 or more"),
         ("RMSprop", {"alpha": -0.1}, "alpha"),
         ("Adagrad", {"initial_accumulator_value": -1.0}, "initial_accumulator_value"),
     ],
@@ -157,6 +160,12 @@ def test_what_is_no_list_of_leaves_is_refused() -> None:
         optim.SGD([], lr=0.1)
     with pytest.raises(TypeError, match="single tensor"):
         optim.SGD(p, lr=0.1)
+    with pytest.raises(TypeError, match=r"SGD: got a Linear, .* model\.parameters"):
+        optim.SGD(nn.Linear(1, 1), lr=0.1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"clip_grad: got a Linear, .* model\.parameters"):
+        nn.utils.clip_grad_norm_(nn.Linear(1, 1), 1.0)  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match=r"got a group of \['lr'\], expected 'params'"):
+        optim.SGD([{"lr": 0.1}], lr=0.1)
     with pytest.raises(ArgumentError, match="twice"):
         optim.SGD([p, p], lr=0.1)
     with pytest.raises(ArgumentError, match="mul computed"):
@@ -169,6 +178,8 @@ def test_a_state_of_other_groups_is_refused() -> None:
     p, q = tensor([1.0]).requires_grad_(), tensor([1.0]).requires_grad_()
     with pytest.raises(ArgumentError, match=r"sizes \[2\], expected \[1\]"):
         optim.SGD([p], lr=0.1).load_state_dict(optim.SGD([p, q], lr=0.1).state_dict())
+    with pytest.raises(ArgumentError, match=r"got \['weight'\], expected 'state' and"):
+        optim.SGD([p], lr=0.1).load_state_dict({"weight": p})
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "RMSprop"])

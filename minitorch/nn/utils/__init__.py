@@ -58,6 +58,11 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -
 
 
 def _gradients(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
+    if not isinstance(parameters, Iterable):
+        raise TypeError(
+            f"clip_grad: got a {type(parameters).__name__}, expected an iterable of parameters. "
+            "Write model.parameters()."
+        )
     listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     return [p.grad for p in listed if p.grad is not None]
 
