@@ -15,6 +15,7 @@ from minitorch.nn.conv import each_axis
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter
 from minitorch.tensor.creation import full, ones
+from minitorch.tensor.modes import no_grad
 from minitorch.tensor.tensor import Tensor
 
 
@@ -162,8 +163,13 @@ class PReLU(Module):
         dtype: DTypeLike = None,
     ) -> None:
         super().__init__()
-        self.num_parameters = num_parameters
+        self.num_parameters, self.init = num_parameters, init
         self.weight = Parameter(full((num_parameters,), init, device=device, dtype=dtype))
+
+    def reset_parameters(self) -> None:
+        """Set every slope to the first one."""
+        with no_grad():
+            self.weight.fill_(self.init)
 
     def forward(self, input: Tensor) -> Tensor:
         return F.prelu(input, self.weight)

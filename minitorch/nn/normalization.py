@@ -27,6 +27,13 @@ class _Affine(Module):
         self.register_parameter("weight", ones_there)
         self.register_parameter("bias", empty_parameter(shape, device, dtype) if shift else None)
 
+    def reset_parameters(self) -> None:
+        """Set scale to 1 and shift to 0."""
+        if self.weight is not None:
+            init.ones_(self.weight)
+        if self.bias is not None:
+            init.zeros_(self.bias)
+
 
 class _RunningNorm(_Affine):
     """What batch and instance norm share: scale and shift, and running mean and variance."""
@@ -58,10 +65,11 @@ class _RunningNorm(_Affine):
 
     def reset_parameters(self) -> None:
         """Set scale to 1, shift to 0, and forget the running statistics."""
-        if self.weight is not None:
-            init.ones_(self.weight)
-        if self.bias is not None:
-            init.zeros_(self.bias)
+        super().reset_parameters()
+        self.reset_running_stats()
+
+    def reset_running_stats(self) -> None:
+        """Forget the running statistics."""
         if self.track_running_stats:
             init.zeros_(self.running_mean)
             init.ones_(self.running_var)

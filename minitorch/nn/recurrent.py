@@ -54,7 +54,11 @@ class _Cell(Module):
         self.weight_hh = empty_parameter((wide, hidden_size), device, dtype)
         for name in ("bias_ih", "bias_hh"):
             self.register_parameter(name, empty_parameter((wide,), device, dtype) if bias else None)
-        draw(self, hidden_size)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw every parameter anew: uniform within 1 / sqrt(hidden_size)."""
+        draw(self, self.hidden_size)
 
     def forward(self, input: Tensor, hx: Any = None) -> Any:
         """Return the next state for an input (N, I) or (I,); without a state it is zeros."""

@@ -521,7 +521,36 @@ def test_norms_may_have_a_scale_alone(name: str, sizes: Any, options: Any) -> No
         np.testing.assert_allclose(result.detach(), expected.detach(), rtol=1e-5, atol=1e-5)
         ours.eval(), theirs.eval()
     assert ours.bias is None
-    if name != "GroupNorm":
-        ours.weight.data.fill_(3.0)
-        ours.reset_parameters()
-        assert ours.weight.tolist() == [1.0] * 6
+    ours.weight.data.fill_(3.0)
+    ours.reset_parameters()
+    assert ours.weight.tolist() == [1.0] * 6
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("LayerNorm", (3,)),
+        ("RMSNorm", (3,)),
+        ("BatchNorm1d", (3,)),
+        ("PReLU", (2, 0.5)),
+        ("LSTMCell", (2, 3)),
+        ("GRU", (2, 3)),
+        ("Conv1d", (1, 2, 2)),
+    ],
+)
+def test_parameters_are_reset_as_pytorchs(name: str, sizes: Any) -> None:
+    for lib in (minitorch, torch):
+        layer = getattr(lib.nn, name)(*sizes)
+        first = {key: value.clone() for key, value in layer.state_dict().items()}
+        for value in layer.state_dict().values():
+            value.fill_(9)
+        layer.reset_parameters()
+        for key, value in layer.state_dict().items():
+            assert value.max().item() <= 1.0
+            if first[key].min() == first[key].max():  # a constant
+                assert value.tolist() == first[key].tolist()
+    norm = nn.BatchNorm1d(3)
+    norm(minitorch.ones(2, 3))
+    norm.reset_running_stats()
+    assert norm.num_batches_tracked.item() == 0
+    assert norm.running_mean.tolist() == [0.0] * 3
