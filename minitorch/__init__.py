@@ -57,6 +57,7 @@ from .ops.shaping.joining import vstack as vstack
 from .ops.shaping.matrices import meshgrid as meshgrid
 from .ops.shaping.movement import broadcast_tensors as broadcast_tensors
 from .tensor.conversions import TYPE_NAMES
+from .tensor.conversions import bincount as bincount
 from .tensor.conversions import unique as unique
 from .tensor.creation import arange as arange
 from .tensor.creation import as_tensor as as_tensor

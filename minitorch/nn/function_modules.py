@@ -14,7 +14,7 @@ from minitorch.nn import functional as F
 from minitorch.nn.conv import each_axis
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter
-from minitorch.tensor.creation import full, ones
+from minitorch.tensor.creation import full
 from minitorch.tensor.modes import no_grad
 from minitorch.tensor.tensor import Tensor
 
@@ -190,22 +190,19 @@ class Dropout(_FunctionModule, of=F.dropout, options="p inplace"):
             raise ArgumentError(f"{self._get_name()}: got p {self.p}, expected one in [0, 1].")
 
     def forward(self, input: Tensor) -> Tensor:  # type: ignore[override]
-        result: Tensor = F.dropout(input, self.p, self.training, self.inplace)
+        result: Tensor = type(self).function(input, self.p, self.training, self.inplace)
         return result
 
     def extra_repr(self) -> str:
         return f"p={self.p}, inplace={self.inplace}"
 
 
-class Dropout2d(Dropout):
-    """Dropout of whole channels of (N, C, H, W) or (C, H, W)."""
+class Dropout1d(Dropout, of=F.dropout1d, options="p inplace"):
+    """Dropout of whole channels of (N, C, L) or (C, L)."""
 
-    def forward(self, input: Tensor) -> Tensor:  # type: ignore[override]
-        if not self.training or self.p == 0.0:
-            return input
-        keep = ones((*input.shape[:-2], 1, 1), dtype=input.dtype, device=input.device)
-        keep = F.dropout(keep, self.p, True)
-        return input.mul_(keep) if self.inplace else input * keep
+
+class Dropout2d(Dropout, of=F.dropout2d, options="p inplace"):
+    """Dropout of whole channels of (N, C, H, W) or (C, H, W)."""
 
 
 # ── losses ────────────────────────────────────────────────────────────────────────────────────────

@@ -5,6 +5,7 @@ Some activations take torch's `inplace`: with it the result overwrites the input
 
 import collections.abc
 import functools
+import math
 from typing import Any
 
 from .. import errors
@@ -55,10 +56,12 @@ from ..ops.networks.softmax import softmax as softmax
 from ..ops.products.conv import conv1d as conv1d
 from ..ops.products.conv import conv2d as conv2d
 from ..ops.products.conv import conv_transpose2d as conv_transpose2d
+from ..ops.products.conv import each
 from ..ops.products.linalg import linear as linear
 from ..ops.reducing import statistics
 from ..ops.shaping.borders import pad as pad
 from ..ops.shaping.gathering import one_hot as one_hot
+from ..tensor.creation import ones, rand_like, zeros_like
 from ..tensor.modes import no_grad
 from ..tensor.tensor import Tensor
 
@@ -127,7 +130,68 @@ def _make_inplace(
     return call
 
 
+def _drop_channels(input: Tensor, p: float, training: bool, axes: int) -> Tensor:
+    """Return `input` with whole channels dropped, each its last `axes` axes."""
+    shape = (*input.shape[: input.ndim - axes], *(1,) * axes)
+    keep = ones(shape, dtype=input.dtype, device=input.device)
+    return input * random.dropout(keep, p, training) if training else input
+
+
+def _dropout1d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+    """Return `input`, (N, C, L) or (C, L), with each channel 0 with probability `p`, as dropout."""
+    return _drop_channels(input, p, training, 1)
+
+
+def _dropout2d(input: Tensor, p: float = 0.5, training: bool = True) -> Tensor:
+    """Return `input`, (N, C, H, W) or (C, H, W), with each channel 0 with probability `p`."""
+    return _drop_channels(input, p, training, 2)
+
+
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1.0, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
+    """Return draws from classes by softmax(logits), as smooth functions of `logits`.
+
+    Args:
+        logits: along `dim` a logarithm of a weight for each class.
+        tau: how near to 0 and 1 the draws are: the smaller, the nearer.
+        hard: return 0 and 1, with the gradient of the smooth draws.
+        eps: changes nothing, as in torch.
+        dim: the axis of the classes.
+    Source: Jang, Gu & Poole, ICLR 2017; Maddison, Mnih & Teh, ICLR 2017.
+    """
+    noise = -(-rand_like(logits).log()).log()
+    smooth = softmax((logits + noise) / tau, dim)
+    if not hard:
+        return smooth
+    places = smooth.argmax(dim, keepdim=True)
+    return zeros_like(smooth).scatter(dim, places, 1.0) - smooth.detach() + smooth
+
+
+def unfold(
+    input: Tensor,
+    kernel_size: int | collections.abc.Sequence[int],
+    dilation: int | collections.abc.Sequence[int] = 1,
+    padding: int | collections.abc.Sequence[int] = 0,
+    stride: int | collections.abc.Sequence[int] = 1,
+) -> Tensor:
+    """Return the windows of images (N, C, H, W) as columns, (N, C * elements, windows)."""
+    if input.ndim == 3:
+        return unfold(input[None], kernel_size, dilation, padding, stride)[0]
+    sizes, gaps, (high, wide), steps = (
+        each("unfold", value, 2) for value in (kernel_size, dilation, padding, stride)
+    )
+    windows = pad(input, (wide, wide, high, high))
+    for d in (0, 1):
+        windows = windows.unfold(d + 2, gaps[d] * (sizes[d] - 1) + 1, steps[d])
+    windows = windows[..., :: gaps[0], :: gaps[1]].permute(0, 1, 4, 5, 2, 3)
+    n, c, *_, rows, columns = windows.shape
+    return windows.reshape(n, c * math.prod(sizes), rows * columns)
+
+
 dropout = _make_inplace(random.dropout, 2)
+dropout1d = _make_inplace(_dropout1d, 2)
+dropout2d = _make_inplace(_dropout2d, 2)
 elu = _make_inplace(activation.elu, 1)
 hardsigmoid = _make_inplace(activation.hardsigmoid)
 hardswish = _make_inplace(activation.hardswish)
@@ -139,4 +203,5 @@ relu6 = _make_inplace(activation.relu6)
 selu = _make_inplace(activation.selu)
 silu = _make_inplace(activation.silu)
 
-__all__ = sorted({*public_names(globals())} - {"Tensor", "no_grad"})
+NOT_HERE = {"NOT_HERE", "Tensor", "each", "no_grad", "ones", "rand_like", "zeros_like"}
+__all__ = sorted({*public_names(globals())} - NOT_HERE)

@@ -23,7 +23,7 @@ from ..arrays.library import (
     to_numpy,
 )
 from ..arrays.shapes import INTEGERS, axis
-from ..errors import DTypeError, GradientError, ShapeError
+from ..errors import ArgumentError, DTypeError, GradientError, ShapeError
 from ..ops.elementwise.casting import Cast, Move
 from .hooks import Hooks
 from .inplace import InPlace
@@ -147,6 +147,28 @@ class Exchange(InPlace):
             for array, dtype in zip(wanted, dtypes, strict=False)
         )
         return results if len(results) > 1 else results[0]
+
+    def bincount(self, weights: Any = None, minlength: int = 0) -> Self:
+        """Return how often each of 0, 1, ... occurs, or the sum of its `weights`.
+
+        Raises:
+            ArgumentError: not one axis of integers of 0 or more, or other weights than elements.
+        """
+        numbers = to_numpy(self.array)
+        fits = weights is None or tuple(weights.shape) == self.shape
+        if self.ndim != 1 or numbers.dtype.kind not in "iu" or (numbers < 0).any() or not fits:
+            raise ArgumentError(
+                f"bincount: got {self}, expected one axis of integers, none below 0, and as many "
+                "weights, if any."
+            )
+        parts: _arrays.Array | None = None
+        dtype: _arrays.DType = _arrays.int64
+        if weights is not None:
+            parts = to_numpy(weights.detach().array)
+            dtype = weights.dtype if weights.dtype == _arrays.float32 else _arrays.float64
+        sums = np.bincount(numbers, parts, minlength)
+        counts: Self = self._new(asarray(sums, dtype, self.device))
+        return counts
 
     def new_tensor(
         self,
@@ -350,7 +372,7 @@ class Exchange(InPlace):
         return object.__format__(self, spec)
 
 
-unique = Exchange.unique
+unique, bincount = Exchange.unique, Exchange.bincount
 
 TYPE_NAMES = {
     "float32": "FloatTensor",

@@ -39,6 +39,7 @@ ARGUMENT_ORDER: dict[str, Callable[..., Any]] = {
 # what cannot be compared number by number, or is not the operator that the name says
 RANDOM = {
     "bernoulli", "empty", "empty_like", "multinomial", "new_empty", "nn.functional.dropout",
+    "nn.functional.dropout2d",
     "normal", "rand_like", "randint", "randint_like", "randn", "randn_like",
 }  # fmt: skip
 NOT_OPERATORS = {"item", "to", "zero_"}

@@ -218,6 +218,17 @@ def test_training_and_evaluation_reach_every_module() -> None:
         model.train("yes")
 
 
+@pytest.mark.parametrize("axes", [1, 2])
+def test_whole_channels_are_dropped(axes: int) -> None:
+    minitorch.manual_seed(0)
+    layer = getattr(nn, f"Dropout{axes}d")(0.25)
+    x = minitorch.ones(50, 40, *(3,) * axes)
+    channels = layer(x).reshape(2000, -1)
+    assert set(channels.sum(1).tolist()) == {0.0, 4.0 * 3 ** (axes - 1)}
+    assert abs((channels[:, 0] > 0).float().mean().item() - 0.75) < 5 * (0.1875 / 2000) ** 0.5
+    assert (layer.eval()(x) == x).all()
+
+
 def test_apply_visits_children_first() -> None:
     names: list[str] = []
     network().apply(lambda m: names.append(type(m).__name__))

@@ -54,6 +54,44 @@ def test_unique_is_torchs(options: dict[str, bool], dim: int | None, dtype: str)
         assert a.tolist() == b.tolist()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+def test_counts_of_numbers_are_torchs(dtype: str) -> None:
+    numbers, weights = np.array([0, 1, 1, 3]), np.array([1, 2, 3, 4], dtype)
+    for options in (
+        {},
+        {"minlength": 6},
+        {"weights": weights},
+        {"weights": weights, "minlength": 5},
+    ):
+        results = []
+        for lib in BOTH:
+            made = {k: lib.tensor(v) if k == "weights" else v for k, v in options.items()}
+            results.append(lib.bincount(lib.tensor(numbers), **made))
+        assert results[0].tolist() == results[1].tolist()
+        assert f"torch.{results[0].dtype}" == str(results[1].dtype)
+    for bad in ([[0, 1]], [0.5], [-1]):
+        with pytest.raises(ArgumentError, match="bincount: got tensor"):
+            minitorch.tensor(bad).bincount()
+
+
+@pytest.mark.parametrize("dim", [-1, 0])
+def test_gumbel_softmax_draws_by_the_weights_and_has_the_gradient_of_its_softmax(dim: int) -> None:
+    F = nn.functional
+    logits = minitorch.tensor([[0.0, 1.0, -1.0]]).expand(6000, 3)
+    logits = (logits if dim else logits.T).clone().requires_grad_()
+    minitorch.manual_seed(0)
+    hard = F.gumbel_softmax(logits, tau=0.5, hard=True, dim=dim)
+    assert set(hard.unique().tolist()) == {0.0, 1.0}
+    share = hard.detach().mean(0 if dim else 1).numpy()
+    weights = torch.softmax(torch.tensor([0.0, 1.0, -1.0]), 0).numpy()
+    np.testing.assert_allclose(share, weights, atol=5 * 0.5 / 6000**0.5)
+    factors = minitorch.arange(18000.0).reshape(*logits.shape)
+    minitorch.manual_seed(0)
+    smooth = F.gumbel_softmax(logits, tau=0.5, dim=dim)
+    wanted, got = (minitorch.grad((y * factors).sum(), logits)[0] for y in (smooth, hard))
+    np.testing.assert_allclose(got.numpy(), wanted.numpy())
+
+
 def test_unique_keeps_each_nan_and_takes_a_parameter() -> None:
     x = [float("nan"), 1.0, float("nan"), 1.0]
     for lib in BOTH:

@@ -421,6 +421,21 @@ def test_equal_singular_values_leave_the_gradient_of_their_sum_finite() -> None:
         np.testing.assert_allclose((ours.grad @ ours.grad.mT).numpy(), product.numpy(), atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "how", [(2,), (3, 1, 1, 2), ((2, 3), (1, 2), (0, 1), (2, 1)), (2, 2, 1, 3)]
+)
+def test_windows_as_columns_are_torchs(how: Any) -> None:
+    results = []
+    for lib in (minitorch, torch):
+        x = lib.tensor(IMAGE).requires_grad_()
+        columns = lib.nn.functional.unfold(x, *how)
+        assert lib.nn.functional.unfold(x[0], *how).shape == columns.shape[1:]
+        (columns * columns).sum().backward()
+        results.append((columns.detach().numpy(), x.grad.numpy()))
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
 def name_arguments_of_functions(lib: Any, x: Any, first: Any) -> list[Any]:
     return [
         *(getattr(lib, f)(input=x, dim=1) for f in ("sum", "mean", "softmax", "argmax", "cumsum")),
