@@ -5,6 +5,7 @@ backwards: a result that depended on the order of threads between two barriers w
 """
 
 import ctypes
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -48,7 +49,8 @@ class Loops(ThreadBlocks):
             yield thread, t.at("%all", t.times(thread, self.register_bytes))
 
     def module(self) -> str:
-        return self.t.module("define void @kernel(i64 %lo, i64 %hi, ptr %arguments)")
+        how = "" if os.environ.get("WIDE") else " noinline optnone"  # LLVM takes long over loops
+        return self.t.module(f"define void @kernel(i64 %lo, i64 %hi, ptr %arguments){how}")
 
 
 class Backwards(Loops):
