@@ -64,7 +64,14 @@ class CallOrder:
         self._failure: RankLost | RankTimeout | None = None  # the first
 
     def submit(
-        self, job: Job, tensors: Any, waits: bool, timeout_s: float, *, is_own: bool
+        self,
+        job: Job,
+        tensors: Any,
+        waits: bool,
+        timeout_s: float,
+        *,
+        is_own: bool,
+        at_end: Callable[[], object] | None = None,
     ) -> Running:
         """Run `job` behind all earlier ones of its lane; return torch's work for it.
 
@@ -74,6 +81,7 @@ class CallOrder:
                 ahead.
             timeout_s: how long it may take once it runs.
             is_own: whether the call has set that.
+            at_end: called when it has ended, however, before whoever waits for it is told.
         """
         name = name_of_call()
         number = 0
@@ -84,15 +92,18 @@ class CallOrder:
         comm = self._comm.aside(context_of(name)) if name else lane.comm
 
         def run() -> None:
-            if self._failure is not None:
-                raise self._failure
             try:
+                if self._failure is not None:
+                    raise self._failure
                 with Limit(comm, timeout_s, is_own=is_own):
                     job(comm)
             except (RankLost, RankTimeout) as error:
                 if isinstance(error, RankLost) or not is_own:
                     self._failure = self._failure or error
                 raise
+            finally:
+                if at_end is not None:
+                    at_end()
 
         handle = Handle()
         if waits and (name or not lane.worker.busy):

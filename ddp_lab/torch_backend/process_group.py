@@ -146,20 +146,13 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         own_s = opts.timeout.total_seconds()  # below 0: not set
         limit_s = own_s if own_s > 0 else self._timeout_s
         waits = not getattr(opts, "asyncOp", True)
-        submit = partial(self._order.submit, tensors=tensors, waits=waits, is_own=own_s > 0)
+        submit = partial(self._order.submit, job, tensors, waits, limit_s, is_own=own_s > 0)
         if not torch.autograd._profiler_enabled():  # type: ignore[attr-defined]
-            return submit(job, timeout_s=limit_s)
+            return submit()
         ended: Future[Any] = Future()
-
-        def run(comm: Communicator) -> None:
-            try:
-                job(comm)
-            finally:
-                ended.set_result(None)  # while the profile lasts: its caller still waits for this
-
         with record_function(f"ddp_lab:{operation_name(opts)}") as event:
             event._call_end_callbacks_on_future(ended)
-            return submit(run, timeout_s=limit_s)
+            return submit(at_end=lambda: ended.set_result(None))
 
     def empty(self, numel: int, dtype: torch.dtype) -> torch.Tensor:
         """Return a flat tensor that collectives read and write where it lies, if there is room."""
