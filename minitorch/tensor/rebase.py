@@ -12,6 +12,7 @@ May import: this folder, arrays, op, ops.
 Source: PyTorch's rebase_history, CopySlices and the regeneration of views.
 """
 
+import math
 import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -122,7 +123,7 @@ class UpdateView(ReadsShapes, KeepsSpec):
 
     def compute(self, xp: Namespace, base: Array, value: Array) -> Array:
         """Return a copy of the base with the view's elements replaced."""
-        places = np.arange(base.size).reshape(base.shape)
+        places = np.arange(math.prod(base.shape)).reshape(base.shape)
         for op, others in self.path:
             places = op.compute(np, places, *(source.array for source in others))
         flat = xp.reshape(base, (-1,)) + 0

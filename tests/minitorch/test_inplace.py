@@ -237,6 +237,24 @@ def test_random_updates_through_views_are_pytorchs(seed: int, recorded: bool) ->
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("seed", range(0, 60, 5))
+def test_the_same_updates_over_torch_arrays(seed: int, torch_arrays: None) -> None:
+    for recorded in (True, False):
+        test_random_updates_through_views_are_pytorchs(seed, recorded)
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: +x, lambda x: minitorch.nn.functional.max_pool1d(x, 1)]
+)
+def test_what_is_no_view_has_memory_of_its_own_over_torch_arrays(
+    function: Callable[[Any], Any], torch_arrays: None
+) -> None:
+    x = minitorch.ones(1, 1, 3)
+    y = function(x)
+    y.zero_()
+    assert x.tolist() == [[[1.0] * 3]]
+
+
 def test_a_view_of_a_leaf_that_requires_a_gradient_cannot_be_updated() -> None:
     x = leaf(1.0, 2.0)
     for update in (lambda: x[:1].mul_(2), lambda: x.view(2, 1)[0].zero_()):

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import Array, Namespace, dtype_of
+from ...arrays.library import Array, Namespace, copy_array, dtype_of
 from ...op import Kind
 from . import compiled
 from .rows import NUMBERS, Compute, Partial, binary, unary
@@ -90,7 +90,14 @@ rint = unary(
 # ── polynomials and pieces ──────────────────────────────────────────────────────────────────────
 
 neg = unary("neg", lambda xp, x: -x, minus, "-x.", reads="", kinds=NUMBERS)
-positive = unary("positive", lambda xp, x: +x, same, "x itself.", reads="", kinds=NUMBERS)
+positive = unary(
+    "positive",
+    lambda xp, x: +x if xp is np else copy_array(x),  # torch's is the array itself
+    same,
+    "x itself.",
+    reads="",
+    kinds=NUMBERS,
+)
 abs = unary("abs", lambda xp, x: xp.abs(x), lambda g, x, y: g * sign(x), "|x|.", reads="x")
 square = unary("square", lambda xp, x: x * x, lambda g, x, y: g * (x * 2.0), "x².", reads="x")
 

@@ -14,6 +14,7 @@ from ...arrays.library import (
     Namespace,
     as_dtype,
     cast,
+    copy_array,
     dtype_of,
     float32,
     host_dtype,
@@ -90,7 +91,7 @@ class MaxPool(OfWindows):
             return largest
         first, *rest = list_slices(self.how)
         if xp is not np:
-            y: Array = x[first]
+            y: Array = x[first] if rest else copy_array(x[first])
             for at in rest:
                 y = xp.maximum(y, x[at])
             return y
