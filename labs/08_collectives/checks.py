@@ -20,11 +20,14 @@ MESSAGES = "lessons.ranks.messages_only:MessagesOnly"
 
 
 def draw_arrays(rng, n, shape=(5,), dtype=np.float64):
-    """Return one array of whole numbers a rank; no two subsets of ranks have the same sum."""
+    """Return one array of whole numbers a rank; no two subsets of ranks have the same sum.
+
+    Those of a higher rank need not be larger.
+    """
     count = int(np.prod(shape))
     return [
-        (rng.permutation(count).reshape(shape) + 1 + (count + 1) * 50.0**rank).astype(dtype)
-        for rank in range(n)
+        (rng.permutation(count).reshape(shape) + 1 + (count + 1) * 50.0**power).astype(dtype)
+        for power in rng.permutation(n)
     ]
 
 
@@ -415,6 +418,7 @@ def each_has_the_others_array(student, rng):
                     f"exchange between ranks {rank} and {partner}: rank {rank} returned {got}, "
                     f"expected {inputs[partner]}, the other's.{mine} What does recv give you?"
                 )
+            require_array(got, f"exchange between ranks {rank} and {partner}: rank {rank}")
             if not unchanged:
                 raise Feedback(
                     f"exchange changed the x of rank {rank}. It belongs to the caller, who may need "
@@ -591,6 +595,7 @@ def require_sum_at_root(name, run, inputs, root):
             )
     got = run.results[root]
     if is_same(got, sum(inputs)):
+        require_array(got, f"{name} at root {root} of {n}: the root")
         require_dtype(got, inputs[0].dtype, name)
         require_sends_over(run, f"{name} at root {root} of {n}")
         return
@@ -927,6 +932,7 @@ def rows_of_any_shape_and_dtype(student, rng):
                     f"{called} returned shape {np.shape(got)}, or another row than its own of the "
                     f"sum, expected shape {shape}. Which step needs rows of one axis?"
                 )
+            require_array(got, called)
             require_dtype(got, np.dtype(dtype), "reduce_scatter")
 
 

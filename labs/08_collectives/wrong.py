@@ -239,6 +239,14 @@ def exchange(comm, x, partner):
     return theirs
 
 
+# %% wrong="a_list_of_numbers" question="exchange" check="each_has_the_others_array" says="expected one array"
+def exchange(comm, x, partner):
+    work = comm.isend(x, partner)
+    theirs = comm.recv(partner).tolist()
+    work.wait()
+    return theirs
+
+
 # %% wrong="root_is_always_zero" question="from_one" check="everybody_has_the_roots_array" says="Who has x at the beginning"
 def naive_broadcast(comm, x, root=0):
     if comm.rank == 0:
@@ -489,6 +497,24 @@ def naive_reduce(comm, x, root=0, op="sum"):
     return total
 
 
+# %% wrong="in_order_of_size" question="to_one" check="the_root_has_every_row" says="In which order does the root put"
+def naive_gather(comm, x, root=0):
+    if comm.rank != root:
+        return comm.send(x, root)
+    rows = [x if src == root else comm.recv(src) for src in range(comm.size)]
+    return np.stack(sorted(rows, key=np.sum))
+
+
+def naive_reduce(comm, x, root=0, op="sum"):
+    if comm.rank != root:
+        return comm.send(x, root)
+    total = x
+    for src in range(comm.size):
+        if src != root:
+            total = COMBINE[op](total, comm.recv(src))
+    return total
+
+
 # %% wrong="still_a_loop" question="tree_broadcast" check="it_takes_lg_n_rounds" says="send it to somebody new"
 def tree_broadcast(comm, x, root=0):
     return naive_broadcast(comm, x, root)
@@ -596,6 +622,18 @@ def tree_reduce(comm, x, root=0, op="sum"):
             x = COMBINE[op](x, comm.recv((comm.rank + distance) % n))
         distance *= 2
     return x
+
+
+# %% wrong="returns_a_list" question="tree_reduce" check="the_root_of_the_tree_has_the_sum" says="expected one array"
+def tree_reduce(comm, x, root=0, op="sum"):
+    n, place, distance = comm.size, (comm.rank - root) % comm.size, 1
+    while distance < n:
+        if place % (2 * distance):
+            return comm.send(x, (comm.rank - distance) % n)
+        if place + distance < n:
+            x = COMBINE[op](x, comm.recv((comm.rank + distance) % n))
+        distance *= 2
+    return x.tolist()
 
 
 # %% wrong="own_rows_first" question="all_gather" check="every_rank_has_every_row" says="whose rows come first"
