@@ -291,7 +291,7 @@ def each_stage_cuts_one_part_more(student, rng):
             count_zero_bytes(params, replicas, stage),
             to_number(student.call("zero_bytes", params, replicas, stage)),
         )
-        if is_near(got, expected):
+        if abs(got - expected) <= 3:  # a byte has no parts: each of the three may be rounded
             continue
         hint = "Which parts does this stage divide by the number of replicas?"
         if stage < 3 and is_near(got, count_zero_bytes(params, replicas, stage + 1)):

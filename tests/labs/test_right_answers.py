@@ -177,6 +177,12 @@ OTHERWISE = [  # lab, question, words of its solution, other words that are as r
         "views = dict(",
         "views = dict.fromkeys(METHODS)\nviews |= dict(",
     ),
+    (  # whole bytes
+        "16_at_scale",
+        "zero_bytes",
+        "return params * (optimizer + grads + weights)",
+        "return sum(-int(-params * part // 1) for part in (optimizer, grads, weights))",
+    ),
     (  # names in no order
         "16_at_scale",
         "saved",
