@@ -48,7 +48,7 @@ class Categorical(Distribution):
         """Return ln of the probability of the class `value`, which broadcasts with the batch."""
         count = self._num_events
         classes = self._check_value(
-            value, lambda x: (x >= 0) & (x < count) & (x == x.long()), f"classes, 0 to {count - 1}"
+            value, lambda x: (x >= 0) & (x < count) & (x % 1 == 0), f"classes, 0 to {count - 1}"
         )
         batch = broadcast(classes.shape, self.batch_shape, op="Categorical.log_prob")
         index = classes.long().expand(*batch).unsqueeze(-1)

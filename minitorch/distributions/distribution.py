@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from minitorch.arrays.library import Array, to_numpy
 from minitorch.errors import ArgumentError
 from minitorch.tensor.modes import no_grad
 from minitorch.tensor.tensor import Tensor, tensor
@@ -34,9 +35,7 @@ class Distribution:
             )
         return (*sample_shape, *self.batch_shape)
 
-    def _check_value(
-        self, value: object, holds: Callable[[Tensor], Tensor], expected: str
-    ) -> Tensor:
+    def _check_value(self, value: object, holds: Callable[[Array], Array], expected: str) -> Tensor:
         """Return a value that may be drawn, as a tensor.
 
         Raises:
@@ -44,7 +43,7 @@ class Distribution:
         """
         drawn = value if isinstance(value, Tensor) else tensor(value)
         asks = self._checks_values and drawn.has_numbers
-        if asks and not bool(holds(drawn.detach()).all()):
+        if asks and not holds(to_numpy(drawn.array)).all():
             raise ArgumentError(
                 f"{type(self).__name__}.log_prob: got {drawn.detach()}, expected {expected}."
             )
