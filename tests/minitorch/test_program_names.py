@@ -41,6 +41,17 @@ def test_a_name_is_imported_from_where_torch_has_it_too(module: str, name: str) 
         assert callable(getattr(importlib.import_module(f"{lib}.{module}"), name))
 
 
+def test_checkpoints_of_layers_in_a_row_give_what_the_row_gives() -> None:
+    for lib in BOTH:
+        checkpoint = importlib.import_module(f"{lib.__name__}.utils.checkpoint")
+        row = lib.nn.Sequential(lib.nn.Linear(3, 4), lib.nn.Tanh(), lib.nn.Linear(4, 2))
+        x = lib.ones(2, 3, requires_grad=True)
+        y = checkpoint.checkpoint_sequential(row, 2, x, use_reentrant=False)
+        assert (y == row(x)).all()
+        y.sum().backward()
+        assert x.grad.shape == (2, 3)
+
+
 @pytest.mark.parametrize("options", [{}, {"return_inverse": True}, {"return_counts": True}])
 @pytest.mark.parametrize("dim", [None, 0, 1, -1])
 @pytest.mark.parametrize("dtype", ["int64", "float32", "bool", "uint8"])

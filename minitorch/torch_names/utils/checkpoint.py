@@ -3,8 +3,9 @@
 What is cheap to compute again is so in a jitted step, by itself (`graph/passes/rematerialize.py`).
 """
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterable
+from functools import reduce
+from typing import Any, TypeVar
 
 R = TypeVar("R")
 
@@ -20,4 +21,15 @@ def checkpoint(
     return function(*args, **kwargs)
 
 
-__all__ = ["checkpoint"]
+def checkpoint_sequential(
+    functions: Iterable[Callable[..., Any]],
+    segments: int,
+    input: object,
+    use_reentrant: bool | None = None,
+    preserve_rng_state: bool = True,
+) -> Any:
+    """Return what a Sequential, or functions in a row, give of `input`, in whatever `segments`."""
+    return reduce(lambda x, function: function(x), functions, input)
+
+
+__all__ = ["checkpoint", "checkpoint_sequential"]
