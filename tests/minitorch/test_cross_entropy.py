@@ -134,3 +134,13 @@ def test_what_does_not_fit_is_refused(options: dict[str, Any]) -> None:
             F.cross_entropy(minitorch.randn(*logits), minitorch.tensor(classes), **options)
     with pytest.raises(ShapeError, match=r"weights \(3,\), expected \(4,\)"):
         F.cross_entropy(minitorch.randn(1, 4), minitorch.tensor([0]), minitorch.ones(3))
+
+
+@pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss", "probabilities"])
+def test_a_mean_of_no_losses_is_no_number(name: str, is_weighted: bool) -> None:
+    for lib in (minitorch, torch):
+        F, none = lib.nn.functional, lib.zeros(0, 3)
+        loss = F.nll_loss if name == "nll_loss" else F.cross_entropy
+        target = none if name == "probabilities" else lib.zeros(0, dtype=lib.int64)
+        assert np.isnan(loss(none, target, weight=lib.ones(3) if is_weighted else None).item())

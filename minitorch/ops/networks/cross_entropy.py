@@ -204,7 +204,7 @@ def cross_entropy(
             "it with minitorch.tensor."
         )
     by_class = as_dtype(target.dtype).kind != "f"
-    plain = by_class and not (label_smoothing and weight is not None)
+    plain = by_class and not (weight is not None and (label_smoothing or 0 in target.shape))
     if plain and len(input.shape) == len(target.shape) + 1 > 1:
         return _hard(input, target, weight, ignore_index, reduction, label_smoothing)
     d = 0 if len(input.shape) == 1 else 1
@@ -264,4 +264,4 @@ def _soft(
     losses = -sum(scaled * target, d)
     if reduction != "mean":
         return reduce_loss(losses, reduction)
-    return sum(losses) / float(max(math.prod(losses.shape), 1))
+    return sum(losses) / (float(math.prod(losses.shape)) or math.nan)

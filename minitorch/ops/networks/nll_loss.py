@@ -159,7 +159,7 @@ def weigh(
 ) -> Kind:
     """Return losses times their classes' weights, reduced; their mean is over the weights."""
     if weight is not None:
-        normed = reduction == "mean"
+        normed = reduction == "mean" and 0 not in target.shape  # a mean of none is no number
         losses = losses * apply(ClassShares(ignore, normed), weight, classes)
         reduction = "sum" if normed else reduction
     if reduction == "none" and len(losses.shape) != len(target.shape):
