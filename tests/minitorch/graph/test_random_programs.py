@@ -49,7 +49,9 @@ def executors_agree(seed: int, depth: int = 1) -> None:
         agree(program.run(program.fetches, **options), want)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=pytest.mark.wide if n % 3 else ()) for n in range(200)]
+)
 def test_a_program_of_loops_and_branches_agrees_before_and_after_each_pass(seed: int) -> None:
     passes_agree(seed, effects=False, depth=1 + (seed % 20 == 0))
 
