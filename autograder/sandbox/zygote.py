@@ -40,7 +40,7 @@ CAPABILITY_VERSION_3 = 0x20080522
 MAX_FILES = 10_000  # of a temporary file system: each costs memory that its size does not count
 SET_INTERFACE_FLAGS, INTERFACE_UP = 0x8914, 0x1
 DESCRIPTORS = 3
-FEW_WORKERS = 8  # more than labs without ranks need for one submission; those with need dozens
+FEW_WORKERS = 48  # as many as cost, one with the other, what it costs to move the heap
 
 libc = ctypes.CDLL(None, use_errno=True)
 python = ctypes.PyDLL(None, use_errno=True)  # holds the interpreter's lock, as a fork has to
@@ -213,7 +213,7 @@ def collapse_heap() -> int:
 
     A fork copies an entry for each 4 KiB of memory; with torch imported that is most of what a
     worker costs. Where the heap lies in huge pages it copies one for 2 MiB. To move it there takes
-    about as long as it saves over 20 workers, so it is done once some have been asked for.
+    a second, what it saves over some 50 workers, so it is done once as many have been asked for.
 
     Linux 6.1 or later; elsewhere nothing happens, and nothing but speed is lost.
     """
