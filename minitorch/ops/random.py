@@ -131,14 +131,14 @@ class Multinomial(Flat):
 
     def _with_replacement(self, weights: Any, source: Generator) -> Any:
         edges = np.cumsum(weights / weights.sum(-1, keepdims=True), axis=-1)
-        points = source.uniform((len(weights), self.num_samples), np.dtype(np.float64))
+        points = to_numpy(source.uniform((len(weights), self.num_samples), np.dtype(np.float64)))
         picked = (points[:, :, None] >= edges[:, None, :]).sum(-1)
         last = weights.shape[1] - 1 - (weights[:, ::-1] > 0).argmax(-1)  # where the sums round
         return np.minimum(picked, last[:, None])
 
     def _without(self, weights: Any, source: Generator) -> Any:
         """Return the first to come, when each comes after an exponential time of its rate."""
-        waits = -np.log1p(-source.uniform(weights.shape, np.dtype(np.float64)))
+        waits = -np.log1p(-to_numpy(source.uniform(weights.shape, np.dtype(np.float64))))
         with np.errstate(divide="ignore"):
             return order(waits / weights, 1, False, self.num_samples)
 

@@ -188,13 +188,13 @@ class InPlace(Methods):
         if self._records("copy_", source):
             return self._record("copy_", replace_all, source)
         own = self._array_to_write("copy_")
-        array = source.to(self.device).array if isinstance(source, InPlace) else np.asarray(source)
+        array = source.array if isinstance(source, InPlace) else np.asarray(source)
         if not stretches(array.shape, own.shape):
             raise ShapeError(
                 f"copy_: got shape {tuple(array.shape)}, expected one that broadcasts to "
                 f"{tuple(own.shape)}."
             )
-        own[...] = cast(array, self.dtype)
+        own[...] = asarray(cast(array, self.dtype), None, self.device, copy=False)
         clock.tick(own)
         return self
 

@@ -70,6 +70,22 @@ def test_the_loss_curve_equals_pytorchs(name: str, options: dict[str, Any]) -> N
         assert loss.item() == pytest.approx(want.item(), rel=1e-7)
 
 
+def test_layers_are_made_and_trained_over_torch_arrays(torch_arrays: None) -> None:
+    mt.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, 2))
+    x, classes = mt.randn(16, 3), mt.multinomial(mt.ones(16, 2), 1).squeeze(1)
+    net[0].bias.data.copy_(np.zeros(8))
+    optimizer, losses = optim.Adam(net.parameters(), lr=0.05), []
+    for _ in range(30):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x), classes)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert type(net[0].weight.array).__module__ == "torch"
+    assert losses[-1] < losses[0] / 2
+
+
 @pytest.mark.gpu
 def test_training_on_cuda_follows_the_curve_of_the_cpu(gpu: str) -> None:
     def curve(place: str) -> list[float]:

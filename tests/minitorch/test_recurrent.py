@@ -108,6 +108,10 @@ def test_gradients_of_gradients_are_those_of_torch(
         np.testing.assert_allclose(own, expected, rtol=1e-7, atol=1e-11)
 
 
+def test_gradients_of_gradients_are_those_of_torch_over_torch_arrays(torch_arrays: None) -> None:
+    test_gradients_of_gradients_are_those_of_torch("LSTM", {}, bidirectional=True)
+
+
 def test_a_state_that_depends_on_the_input_is_differentiated_once_along_each_path() -> None:
     ours, theirs = both("GRU")
     x = drawn((4, BATCH, HIDDEN - 1), 1)

@@ -186,7 +186,7 @@ class Recurrence(_OfLayer):
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return what the way back gives; where it is recorded, that of the steps one by one."""
         trail, *inputs = node.inputs
-        if type(getattr(out_grad, "array", None)) is np.ndarray:
+        if getattr(out_grad, "array", None) is not None:  # a tensor, which records
             own = [clone(value) for value in inputs]  # no path between them but the steps
             results = self._results(linear(*own[:2], *_biases(own)[:1]), own)
             return None, *pull_back(results, out_grad, own)
