@@ -36,7 +36,6 @@ from ddp_lab.transport.tcp.local_board import last_words, name_first
 from ddp_lab.transport.tcp.meeting import Address, connect_to, listen
 from ddp_lab.transport.tcp.tcp import TcpTransport
 
-ARENA_BYTES = 2 << 30  # of addresses: groups are many, and most are small
 LOOKS_S = 5e-5, 0.02  # between two looks at the store: at first, at the longest
 # what this process knows of the links between two machines: a group measures what one of its ranks
 # does not know, which takes longer than all else that it needs to meet
@@ -333,7 +332,7 @@ def _share_segment(room: Room, rank: int, size: int, home: tuple[int, ...]) -> S
     """
     first = home[0]
     if rank == first:
-        segment = Segment.create(size, ARENA_BYTES)
+        segment = Segment.create(size)
         place = f"{os.getpid()} {segment.fd} {segment.layout.arena_bytes}"
         room.set(f"segment/{first}", place)
     else:

@@ -1,6 +1,7 @@
 """Programs that call the process group itself get from this backend what gloo gives them."""
 
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,14 @@ def test_a_group_is_called_in_all_of_torchs_forms(python: Any, tmp_path: Path) -
         said[backend] = [rank.output for rank in ended]
     assert said["ddp_lab"] == said["gloo"]
     assert len(re.findall("refused", said["gloo"][0])) == 7
+
+
+def test_a_group_has_room_for_tensors_of_gigabytes() -> None:
+    from ddp_lab.torch_backend import create
+
+    group = create(dist.HashStore(), 0, 1, timedelta(seconds=60))
+    assert group.comm.empty((3 << 30,), torch.uint8).numel() == 3 << 30  # nobody touches it
+    group.shutdown()
 
 
 def all_reduce_expanded(comm: ddp_lab.Communicator, store: str) -> torch.Tensor:
