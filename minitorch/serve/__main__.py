@@ -14,7 +14,6 @@ import signal
 import socket
 import sys
 from contextlib import nullcontext, suppress
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +123,12 @@ def end_by_signal(front: "uvicorn.Server", server: Server) -> None:
         """Tell all who wait that this is the end; do not wait for those who never read or send."""
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # they are cut on purpose
         server.close()
-        loop.call_later(1.0, partial(setattr, front, "force_exit", True))
+        loop.call_later(1.0, leave)
+
+    def leave() -> None:
+        front.force_exit = True
+        for held in list(front.server_state.connections):  # Python 3.12 would wait for them
+            held.transport.abort()
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, end)
