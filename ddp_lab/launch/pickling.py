@@ -22,7 +22,7 @@ _registering = threading.Lock()  # what is sent by value is known to cloudpickle
 def dumps_for_ranks(value: Any) -> bytes:
     """Return `value` pickled so that a fresh process with this one's `sys.path` can load it."""
     with _registering:
-        private = [module for module in list(sys.modules.values()) if _is_private(module)]
+        private = {module for module in list(sys.modules.values()) if _is_private(module)}
         for module in private:
             cloudpickle.register_pickle_by_value(module)
         try:
@@ -72,7 +72,8 @@ def _can_import(name: str, file: str) -> bool:
     for i in range(len(rest)):
         if spec is None or spec.submodule_search_locations is None:
             return False
-        path = list(spec.submodule_search_locations)
+        package = sys.modules.get(".".join([top, *rest[:i]]))  # which may have added folders
+        path = list(getattr(package, "__path__", spec.submodule_search_locations))
         spec = PathFinder.find_spec(".".join([top, *rest[: i + 1]]), path)
     return spec is not None and spec.origin == file
 

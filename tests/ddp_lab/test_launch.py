@@ -1,8 +1,10 @@
 """Ranks start, speak, fail and end as `launch` promises, and leave nothing behind."""
 
 import ctypes
+import importlib
 import io
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -17,6 +19,7 @@ import numpy as np
 import pytest
 
 import ddp_lab
+from ddp_lab.launch import pickling
 from ddp_lab.launch.failures import timeout_error
 from ddp_lab.transport.board import RETURNED, RUNNING, Entry
 
@@ -281,6 +284,11 @@ def test_output_is_marked_with_its_rank(capfd: pytest.CaptureFixture[str]) -> No
     out, err = capfd.readouterr()
     assert sorted(out.splitlines()) == [f"[rank {r}] {w}" for r in (0, 1) for w in ("one", "two")]
     assert sorted(err.splitlines()) == ["[rank 0] raw", "[rank 1] raw"]
+
+
+def test_a_module_in_a_folder_that_its_package_added_goes_to_ranks_by_name() -> None:
+    amp = importlib.import_module("minitorch.cuda.amp")  # also known as minitorch.amp
+    assert pickle.loads(pickling.dumps_for_ranks(amp)) is amp
 
 
 def test_an_unpicklable_result_is_refused_with_its_type() -> None:

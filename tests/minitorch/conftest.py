@@ -52,6 +52,16 @@ def same_numbers_in_every_run(default_graph_of_its_own: None) -> None:
 
 
 @pytest.fixture
+def without_llvmlite(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As where llvmlite is not installed; nothing of it is remembered behind the test."""
+    compiles = importlib.import_module("minitorch.ops.elementwise.compiled").compiles
+    compiles.cache_clear()
+    monkeypatch.setattr("minitorch.compile.engine.available", lambda: False)
+    yield
+    compiles.cache_clear()
+
+
+@pytest.fixture
 def torch_arrays() -> Iterator[None]:
     """Torch arrays behind the CPU: the code that runs on CUDA."""
     minitorch.arrays.library.use_library("cpu", "torch")
