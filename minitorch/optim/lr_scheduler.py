@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from minitorch.arrays.shapes import INTEGERS
 from minitorch.errors import ArgumentError
 from minitorch.optim.optimizer import Optimizer
 
@@ -227,8 +228,9 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     sets = True
 
     def __post_init__(self) -> None:
-        self._require(self.T_0 > 0, "T_0", "1 or more")
-        self._require(self.T_mult >= 1, "T_mult", "1 or more")
+        for name, value in (("T_0", self.T_0), ("T_mult", self.T_mult)):
+            is_count = isinstance(value, INTEGERS) and value >= 1
+            self._require(is_count, name, "an integer of 1 or more")
         super().__post_init__()
 
     def step(self, epoch: float | None = None) -> None:
@@ -242,6 +244,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
     def _value(self, t: float, base: float) -> float:
         span = self.T_0
+        if self.T_mult == 1:
+            t %= span
         while t >= span:
             t, span = t - span, span * self.T_mult
         return _cosine(base, self.eta_min, t / span)

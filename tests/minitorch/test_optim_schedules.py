@@ -187,6 +187,7 @@ def test_a_loaded_state_continues() -> None:
         lambda o: optim.lr_scheduler.LinearLR(o, start_factor=2.0),
         lambda o: optim.lr_scheduler.CosineAnnealingLR(o, 0),
         lambda o: optim.lr_scheduler.CosineAnnealingWarmRestarts(o, 3, 0),
+        lambda o: optim.lr_scheduler.CosineAnnealingWarmRestarts(o, 2.5),  # type: ignore[arg-type]
     ],
 )
 def test_what_makes_no_sense_is_refused(build: Callable[[Any], Any]) -> None:
