@@ -248,6 +248,7 @@ def change_theme(page: Any, theme: str) -> None:
     page.evaluate(DO, ["apputils:change-theme", {"theme": f"JupyterLab {theme}"}])
     light = f"[data-jp-theme-light='{str(theme == 'Light').lower()}']"
     page.wait_for_selector(f"body{light}", state="attached")
+    page.wait_for_selector("#jupyterlab-splash", state="detached")  # fades over what is there
 
 
 def notebook_of(sources: list[str]) -> dict[str, Any]:
