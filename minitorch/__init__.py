@@ -57,14 +57,15 @@ from .ops.shaping.joining import vstack as vstack
 from .ops.shaping.matrices import meshgrid as meshgrid
 from .ops.shaping.movement import broadcast_tensors as broadcast_tensors
 from .tensor.conversions import TYPE_NAMES
-from .tensor.conversions import bincount as bincount
-from .tensor.conversions import unique as unique
+from .tensor.counting import bincount as bincount
+from .tensor.counting import unique as unique
 from .tensor.creation import arange as arange
 from .tensor.creation import as_tensor as as_tensor
 from .tensor.creation import bernoulli as bernoulli
 from .tensor.creation import empty as empty
 from .tensor.creation import empty_like as empty_like
 from .tensor.creation import eye as eye
+from .tensor.creation import from_dlpack as from_dlpack
 from .tensor.creation import from_numpy as from_numpy
 from .tensor.creation import full as full
 from .tensor.creation import full_like as full_like

@@ -23,8 +23,9 @@ from ..arrays.library import (
     to_numpy,
 )
 from ..arrays.shapes import INTEGERS, axis
-from ..errors import ArgumentError, DTypeError, GradientError, ShapeError
+from ..errors import DTypeError, GradientError, ShapeError
 from ..ops.elementwise.casting import Cast, Move
+from .counting import bincount, unique
 from .hooks import Hooks
 from .inplace import InPlace
 from .printing import add_notes, describe_numbers
@@ -120,55 +121,8 @@ class Exchange(InPlace):
             return f"torch.{'cuda.' if self.is_cuda else ''}{TYPE_NAMES[self.dtype.name]}"
         return self.to(dtype=_KINDS.get(str(dtype).rpartition(".")[2], dtype))
 
-    def unique(
-        self,
-        sorted: bool = True,
-        return_inverse: bool = False,
-        return_counts: bool = False,
-        dim: int | None = None,
-    ) -> Any:
-        """Return the distinct elements, or the distinct slices along `dim`, in order.
-
-        Args:
-            sorted: as in torch the result is in order in any case.
-            return_inverse: also return, for each element, its position in the result.
-            return_counts: also return how often each occurs.
-            dim: the axis whose slices are compared; None compares single elements.
-        """
-        along = None if dim is None else axis(dim, self.ndim, "unique")
-        distinct, inverse, counts = np.unique(
-            to_numpy(self.array), False, True, True, axis=along, equal_nan=False
-        )
-        inverse = inverse.reshape(self.shape if along is None else self.shape[along])
-        wanted = [distinct, *[inverse] * return_inverse, *[counts] * return_counts]
-        dtypes = (self.dtype, _arrays.int64, _arrays.int64)
-        results = tuple(
-            self._new(asarray(array, dtype, self.device, copy=False))
-            for array, dtype in zip(wanted, dtypes, strict=False)
-        )
-        return results if len(results) > 1 else results[0]
-
-    def bincount(self, weights: Any = None, minlength: int = 0) -> Self:
-        """Return how often each of 0, 1, ... occurs, or the sum of its `weights`.
-
-        Raises:
-            ArgumentError: not one axis of integers of 0 or more, or other weights than elements.
-        """
-        numbers = to_numpy(self.array)
-        fits = weights is None or tuple(weights.shape) == self.shape
-        if self.ndim != 1 or numbers.dtype.kind not in "iu" or (numbers < 0).any() or not fits:
-            raise ArgumentError(
-                f"bincount: got {self}, expected one axis of integers, none below 0, and as many "
-                "weights, if any."
-            )
-        parts: _arrays.Array | None = None
-        dtype: _arrays.DType = _arrays.int64
-        if weights is not None:
-            parts = to_numpy(weights.detach().array)
-            dtype = weights.dtype if weights.dtype == _arrays.float32 else _arrays.float64
-        sums = np.bincount(numbers, parts, minlength)
-        counts: Self = self._new(asarray(sums, dtype, self.device))
-        return counts
+    unique = unique
+    bincount = bincount
 
     def new_tensor(
         self,
@@ -334,6 +288,28 @@ class Exchange(InPlace):
         array = self.numpy()
         return array.astype(dtype) if dtype is not None and array.dtype != dtype else array
 
+    def __dlpack__(self, **options: Any) -> object:
+        """Return the memory as other libraries read it: `torch.tensor(x)`, `np.from_dlpack(x)`.
+
+        Raises:
+            GradientError, DTypeError: as `numpy`.
+        """
+        if self.requires_grad:
+            raise GradientError(
+                "__dlpack__: this tensor requires a gradient, which other libraries do not follow. "
+                "Use .detach()."
+            )
+        array: Any = self._own_array() if self.is_cuda else self.numpy()
+        if not self.is_cuda and min(array.strides, default=0) < 0:
+            array = array.copy()  # torch ends the process at a stride below 0
+        return array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return DLPack's number of the kind of device, and the device's."""
+        array: Any = self._own_array() if self.is_cuda else np.empty(0)
+        kind, number = array.__dlpack_device__()
+        return int(kind), number
+
     def __deepcopy__(self, memo: dict[int, object]) -> Any:
         if self.op is not None:
             raise GradientError(
@@ -371,8 +347,6 @@ class Exchange(InPlace):
             return format(self.item(), spec)
         return object.__format__(self, spec)
 
-
-unique, bincount = Exchange.unique, Exchange.bincount
 
 TYPE_NAMES = {
     "float32": "FloatTensor",

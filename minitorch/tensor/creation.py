@@ -55,6 +55,26 @@ def from_numpy(array: Array) -> Tensor:
     return Tensor._new(array)
 
 
+def from_dlpack(data: Any) -> Tensor:
+    """Return a tensor that shares memory with another library's array, on its device (DLPack).
+
+    Raises:
+        DTypeError: it is no such array, or of a dtype that no tensor has.
+    """
+    if not hasattr(data, "__dlpack__"):
+        raise DTypeError(
+            f"from_dlpack: got a {type(data).__name__}, expected an array that has __dlpack__, as "
+            "PyTorch's and NumPy's have. Use minitorch.tensor for numbers."
+        )
+    cpu = np.empty(0).__dlpack_device__()
+    xp: Any = (
+        np if data.__dlpack_device__() == cpu else _arrays.namespace_on(_arrays.device("cuda"))
+    )
+    array = xp.from_dlpack(data)
+    as_dtype(array.dtype)
+    return Tensor._new(array)
+
+
 def as_tensor(data: object, dtype: DTypeLike = None, device: DeviceLike = None) -> Tensor:
     """Return `data` as a tensor, sharing memory where it can: a tensor itself, a NumPy array."""
     if isinstance(data, Tensor):

@@ -171,8 +171,9 @@ def _foreign(op: Op, value: object) -> Array:
         )
     if isinstance(value, np.ndarray | np.generic | list | tuple):
         return np.asarray(value)
+    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
     raise DTypeError(
-        f"{op.name}: got an input of type {type(value).__name__}, expected a tensor or a number. "
+        f"{op.name}: got an input of type {kind}, expected a tensor of minitorch or a number. "
         "Wrap it with minitorch.tensor."
     )
 

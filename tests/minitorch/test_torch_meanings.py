@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import minitorch
+from minitorch.errors import DTypeError, GradientError
 from minitorch.graph import jit
 
 Call = Callable[[Any], Any]
@@ -436,3 +437,45 @@ def test_what_torch_refuses_gives_no_numbers() -> None:
             library.normal(0.0, -1.0, (2,))
         with pytest.raises(RuntimeError):
             library.nn.functional.one_hot(library.tensor([1.0]), 2)
+
+
+def exchanged(lib: Any) -> dict[str, Any]:
+    """Return tensors of a library as other libraries take them: views, one number, none."""
+    x = lib.arange(12).reshape(3, 4)
+    half = lib.float16
+    views = {"a view": x[::2, 1:], "turned": x.T, "one row for three": x[:1].expand(3, 4)}
+    return {**views, "a number": x.sum(), "nothing": x[:0], "halves": x.to(half), "bools": x > 4}
+
+
+@pytest.mark.parametrize("take", [torch.tensor, torch.from_dlpack, np.from_dlpack])
+@pytest.mark.parametrize("kind", exchanged(torch))
+def test_other_libraries_take_tensors(take: Callable[[Any], Any], kind: str) -> None:
+    ours, theirs = exchanged(minitorch)[kind], exchanged(torch)[kind]
+    taken = take(ours)
+    assert str(taken.dtype).removeprefix("torch.") == str(ours.dtype)
+    assert np.array_equal(np.asarray(taken), theirs.numpy())
+
+
+def test_memory_is_shared_with_other_libraries() -> None:
+    ours = minitorch.zeros(3)
+    torch.from_dlpack(ours)[0] = 1
+    theirs = torch.zeros(3)
+    minitorch.from_dlpack(theirs)[1] = 2
+    assert (ours.tolist(), theirs.tolist()) == ([1, 0, 0], [0, 2, 0])
+    assert np.shares_memory(minitorch.from_dlpack(ours).numpy(), ours.numpy())
+
+
+def test_torch_takes_an_array_that_runs_backwards() -> None:
+    backwards = minitorch.from_numpy(np.arange(3)[::-1])
+    assert torch.from_dlpack(backwards).tolist() == [2, 1, 0]
+
+
+def test_what_other_libraries_cannot_take_is_refused() -> None:
+    with pytest.raises(GradientError, match=r"Use \.detach"):
+        torch.tensor(minitorch.ones(2, requires_grad=True))
+    with pytest.raises(DTypeError, match="bfloat16"):
+        torch.tensor(minitorch.ones(2, dtype=minitorch.bfloat16))
+    with pytest.raises(DTypeError, match=r"from_dlpack: got a list, .* Use minitorch\.tensor"):
+        minitorch.from_dlpack([1, 2])
+    with pytest.raises(DTypeError, match=r"got an input of type torch\.Tensor, .* of minitorch"):
+        minitorch.ones(2) + torch.ones(2)  # type: ignore[operator]
