@@ -142,3 +142,12 @@ def test_the_image_of_the_course_server_has_what_checks_of_labs_import() -> None
         names = {a.name for node in nodes if isinstance(node, ast.Import) for a in node.names}
         names |= {str(n.module) for n in nodes if isinstance(n, ast.ImportFrom)}
         assert {name.partition(".")[0] for name in names} - own <= installed, path
+
+
+def test_the_course_server_in_a_container_may_make_a_sandbox() -> None:
+    """What the help says of containers holds in the one that we give."""
+    advice = (ROOT / "docs" / "when_it_does_not_work.md").read_text()
+    needed = set(re.findall(r"--security-opt (\w+=unconfined)", advice))
+    assert needed == {"seccomp=unconfined", "systempaths=unconfined"}
+    given = re.findall(r"- (\w+=unconfined)", (ROOT / "deploy" / "compose.yaml").read_text())
+    assert needed <= set(given)

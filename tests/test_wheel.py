@@ -143,7 +143,9 @@ def test_what_a_learner_imports_needs_nothing_that_windows_lacks() -> None:
 
 
 def test_a_dev_container_and_binder_install_as_the_readme_says() -> None:
+    """From the index of CPU builds too: another's would bring gigabytes of CUDA."""
+    install = "pip install --extra-index-url https://download.pytorch.org/whl/cpu '.[learn]'"
     assert "pip install '.[learn]'" in (ROOT / "README.md").read_text()
-    assert "pip install '.[learn]'" in (ROOT / "binder" / "postBuild").read_text()
+    assert install in (ROOT / "binder" / "postBuild").read_text()
     container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
-    assert container["postCreateCommand"] == "pip install '.[learn]'"
+    assert container["postCreateCommand"] == install
