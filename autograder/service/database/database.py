@@ -18,7 +18,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.service.errors import Refused
+from autograder.service.errors import Refused, StartError
 
 # How long SQLite waits for another process before it gives up, and how often we ask it to.
 _BUSY_MS = 10_000
@@ -61,6 +61,7 @@ class Database:
             sa.event.listen(self.engine, "begin", _begin_sqlite)
         else:  # one query sees one state without the way there and back of BEGIN and of ROLLBACK
             self._of_one_query = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+            sa.event.listen(self.engine, "connect", _require_utf8, insert=True)
             sa.event.listen(self.engine, "checkin", _note_return)
             sa.event.listen(self.engine, "checkout", partial(_ping_idle, self.engine.dialect))
 
@@ -143,6 +144,21 @@ def _share_dialect(engine: sa.Engine) -> None:
         engine.dialect = _DIALECTS[server]
     else:
         sa.event.listen(engine, "connect", lambda *_: _DIALECTS.setdefault(server, dialect))
+
+
+def _require_utf8(connection: Any, _record: Any) -> None:
+    """Refuse a database of another encoding, before anything is read: some give bytes for text.
+
+    Raises:
+        StartError: it is not UTF8; says how one is made that is.
+    """
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        name = connection.info.dbname
+        raise StartError(
+            f"serve: the database {name} has encoding {encoding}, expected UTF8, in which every "
+            f"name can be written. Make one anew: createdb -E UTF8 -T template0 {name}"
+        )
 
 
 def _note_return(_connection: Any, record: Any) -> None:

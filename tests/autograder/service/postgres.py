@@ -27,7 +27,7 @@ def programs() -> Path | None:
 
 
 @contextmanager
-def running(where: Path) -> Iterator[Callable[[], str]]:
+def running(where: Path) -> Iterator[Callable[..., str]]:
     """Give a function that makes an empty database and returns its URL.
 
     PostgreSQL refuses to run as root; root starts it as Debian's user for it.
@@ -59,7 +59,7 @@ def running(where: Path) -> Iterator[Callable[[], str]]:
         shutil.rmtree(folder)
 
 
-def _maker(folder: Path) -> Callable[[], str]:
+def _maker(folder: Path) -> Callable[..., str]:
     numbers = itertools.count()
     engine = sa.create_engine(
         _url(folder, "postgres"), isolation_level="AUTOCOMMIT", poolclass=sa.NullPool
@@ -68,10 +68,10 @@ def _maker(folder: Path) -> Callable[[], str]:
         version = int(connection.exec_driver_sql("SHOW server_version_num").scalar_one())
     copied = "STRATEGY file_copy" if version >= 15_00_00 else ""  # not page by page
 
-    def make() -> str:
+    def make(options: str = copied) -> str:
         name = f"course{next(numbers)}"
         with engine.connect() as connection:
-            connection.exec_driver_sql(f"CREATE DATABASE {name} {copied}")
+            connection.exec_driver_sql(f"CREATE DATABASE {name} {options}")
         return _url(folder, name).replace("+psycopg", "")
 
     return make

@@ -111,6 +111,18 @@ def test_two_of_staff_may_say_the_same_at_once(make_postgres: Any) -> None:
         assert decision.points == 14
 
 
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_database_that_cannot_hold_every_name_is_refused(
+    encoding: str, make_postgres: Any
+) -> None:
+    of_c = "TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"
+    url = make_postgres(f"{of_c} ENCODING '{encoding}'")
+    make_one = r"Make one anew: createdb -E UTF8 -T template0 course\d+$"
+    for _ in range(2):  # what is known of the server comes with the first
+        with pytest.raises(StartError, match=f"has encoding {encoding}, .*{make_one}"):
+            Store(url)
+
+
 def test_a_password_is_in_no_message(make_postgres: Any) -> None:
     url = make_postgres().replace("course@", "course:sesame@").replace("host=", "host=/nowhere")
     with pytest.raises(Exception, match="cannot be opened") as error:
