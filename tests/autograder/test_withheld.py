@@ -165,11 +165,12 @@ def test_a_function_that_was_made_of_its_code_is_withheld_too(library: ModuleTyp
 
 
 def test_nothing_in_a_worker_holds_what_is_withheld(library: ModuleType) -> None:
-    before, code = list(sys.meta_path), double.__code__
+    before, inner = list(sys.meta_path), double.__wrapped__  # type: ignore[attr-defined]
+    code, inner_code = double.__code__, inner.__code__
     try:
         withhold((f"{library.__name__}:double",))
         finder = next(f for f in sys.meta_path if f not in before)
         assert not any(code in gc.get_referents(held) for held in vars(finder).values())
     finally:
         sys.meta_path[:] = before
-        double.__code__ = code
+        double.__code__, inner.__code__ = code, inner_code
