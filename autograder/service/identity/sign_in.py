@@ -93,7 +93,7 @@ class SignIn:
         self._provider = provider
         self._client = client
         self._scope = scope
-        self._session().close()  # what Authlib needs is missed now, not by the first who signs in
+        _session_type()  # what Authlib needs is missed now, not by the first who signs in
 
     def away(self, next: str) -> tuple[str, Asked]:
         """Return the address to send a browser to, and what it has to keep meanwhile."""
@@ -120,9 +120,7 @@ class SignIn:
             return self._provider.read_login(dict(token), asked.nonce)
 
     def _session(self) -> "OAuth2Session":
-        from authlib.integrations.requests_client import OAuth2Session
-
-        return OAuth2Session(
+        return _session_type()(
             self._client.id,
             self._client.secret,
             scope=self._scope,
@@ -131,6 +129,12 @@ class SignIn:
             code_challenge_method="S256",
             default_timeout=_TIMEOUT_S,
         )
+
+
+def _session_type() -> "type[OAuth2Session]":
+    from authlib.integrations.requests_client import OAuth2Session
+
+    return OAuth2Session  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -150,10 +154,12 @@ def refusing_errors() -> Iterator[None]:
 
 
 class OpenId:
-    """An OpenID Connect provider, found by its issuer; `claim` of its ID token is the login."""
+    """An OpenID Connect provider, found by its issuer; `claim` is the login.
+
+    It is read from the ID token, or from the UserInfo endpoint where the token lacks it.
+    """
 
     title = "your institution"
-    proves_by = "client_secret_basic"  # how we say our secret, in RFC 7591's words
 
     def __init__(self, issuer: str, client_id: str, claim: str) -> None:
         self._issuer = issuer.rstrip("/")
@@ -165,24 +171,48 @@ class OpenId:
     def _metadata(self) -> dict[str, Any]:
         return fetch_json(f"{self._issuer}/.well-known/openid-configuration")
 
+    @property
+    def proves_by(self) -> str:
+        """How we say our secret, in RFC 7591's words: in a header, unless it reads none."""
+        methods = self._metadata.get("token_endpoint_auth_methods_supported", [])
+        in_form = "client_secret_post" in methods and "client_secret_basic" not in methods
+        return "client_secret_post" if in_form else "client_secret_basic"
+
     def endpoints(self) -> tuple[str, str]:
         """Return where a browser is sent, and where a code becomes a token."""
         return self._metadata["authorization_endpoint"], self._metadata["token_endpoint"]
 
     def read_login(self, token: dict[str, Any], nonce: str) -> str:
-        """Return the login that a proven ID token names."""
+        """Return the login that a proven ID token names, or the provider to whoever has its token.
+
+        Raises:
+            Refused: 403, neither has the claim that is the login.
+        """
         signed = self._keys.claims(self._metadata["jwks_uri"], token["id_token"], _ALGORITHMS)
         claims = verify(signed, self._metadata["issuer"], self._client_id, nonce)
         if self._metadata["issuer"].rstrip("/") != self._issuer:
             raise ValueError("issuer")
         if claims.get("azp", self._client_id) != self._client_id:
             raise ValueError("azp")
+        if self._claim not in claims and "userinfo_endpoint" in self._metadata:
+            claims |= self._ask_user_info(token["access_token"], claims["sub"])
+        if self._claim not in claims:
+            problem = f"the sign-in service does not say your {self._claim}"
+            raise Refused(403, f"log in: {problem}. Tell the course's staff.")
         if self._claim == "email" and claims.get("email_verified") is not True:
             raise ValueError("email_verified")
         login = claims[self._claim]
         if not isinstance(login, str):  # null, and somebody here may be called "None"
             raise ValueError(self._claim)
         return login
+
+    def _ask_user_info(self, access_token: str, subject: object) -> dict[str, Any]:
+        """Return what the provider says of the user (OpenID Connect Core, 5.3)."""
+        headers = {"Authorization": f"Bearer {access_token}"}
+        claims = fetch_json(self._metadata["userinfo_endpoint"], headers)
+        if claims.get("sub") != subject:  # what is said of somebody else
+            raise ValueError("sub")
+        return claims
 
 
 class Hub:

@@ -17,6 +17,7 @@ from joserfc.jwk import OctKey
 
 from tests.autograder.service.keys import foreign_key, signing_key
 
+LEFT_OUT = object()  # a lie: the ID token does not have this claim
 CLIENT = {"client_id": "course", "client_secret": "sesame"}
 
 
@@ -28,6 +29,7 @@ class Provider(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.asked: dict[str, dict[str, str]] = {}
         self.login, self.key, self.lies = "ada", signing_key(), dict[str, Any]()
+        self.metadata, self.user_info = dict[str, Any](), dict[str, Any]()
 
     def authorize(self, query: dict[str, str]) -> str:
         """Return where a browser is led back to; the user says yes."""
@@ -55,6 +57,7 @@ class Provider(ThreadingHTTPServer):
             "preferred_username": self.login,
             **self.lies,
         }
+        claims = {name: value for name, value in claims.items() if value is not LEFT_OUT}
         signed = jwt.encode({"alg": "RS256", "kid": "one"}, claims, self.key)
         return {"access_token": "of-the-user", "token_type": "Bearer", "id_token": signed}
 
@@ -67,7 +70,11 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/.well-known/openid-configuration":
             names = ("authorization", "token")
             found = {f"{name}_endpoint": f"{provider.url}/{name}" for name in names}
-            self.say({**found, "issuer": provider.url, "jwks_uri": f"{provider.url}/keys"})
+            found |= {"issuer": provider.url, "jwks_uri": f"{provider.url}/keys"}
+            self.say(found | provider.metadata)
+        elif path == "/userinfo":
+            assert self.headers["Authorization"] == "Bearer of-the-user"
+            self.say(provider.user_info)
         elif path == "/keys":
             self.say({"keys": [signing_key().as_dict(private=False)]})
         elif path == "/hub/api/user":
@@ -78,7 +85,8 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         form = {name: values[0] for name, values in parse_qs(body).items()}
         stated = self.headers.get("Authorization", "")
-        if self.path.startswith("/hub/"):  # which reads no header, as the real one
+        methods = self.server.metadata.get("token_endpoint_auth_methods_supported")
+        if self.path.startswith("/hub/") or methods == ["client_secret_post"]:
             pair = f"{form.get('client_id')}:{form.get('client_secret')}"
             stated = f"Basic {base64.b64encode(pair.encode()).decode()}"
         found = self.server.token(form, stated)
@@ -177,6 +185,39 @@ def test_no_login_is_not_a_login_called_none(
     of_openid.server.course.store.roster.add("None", "learner")
     provider.lies = {"preferred_username": None}
     assert there_and_back(browse(of_openid.staff.server), provider).status == 403
+
+
+def test_what_the_id_token_lacks_is_asked_of_the_provider(
+    of_openid: Any, provider: Provider, browse: Any
+) -> None:
+    """Many put what a scope asks for only there: OpenID Connect Core, 5.4."""
+    provider.metadata = {"userinfo_endpoint": f"{provider.url}/userinfo"}
+    provider.lies = {"preferred_username": LEFT_OUT}
+    provider.user_info = {"sub": "1", "preferred_username": "ada"}
+    assert there_and_back(browse(of_openid.staff.server), provider).status == 200
+    provider.user_info = {"sub": "2", "preferred_username": "ada"}  # somebody else's
+    assert there_and_back(browse(of_openid.staff.server), provider).status == 403
+    provider.user_info = {"sub": "1", "name": "Ada"}
+    answer = there_and_back(browse(of_openid.staff.server), provider)
+    assert answer.status == 403 and "does not say your preferred_username" in answer.text
+
+
+def test_a_provider_without_the_claim_anywhere_is_named_as_the_cause(
+    of_openid: Any, provider: Provider, browse: Any
+) -> None:
+    provider.lies = {"preferred_username": LEFT_OUT}
+    answer = there_and_back(browse(of_openid.staff.server), provider)
+    assert answer.status == 403 and "Tell the course&#39;s staff" in answer.text
+
+
+@pytest.mark.parametrize(
+    "methods", [["client_secret_post"], ["client_secret_post", "client_secret_basic"]]
+)
+def test_the_secret_is_said_as_the_provider_reads_it(
+    methods: list[str], of_openid: Any, provider: Provider, browse: Any
+) -> None:
+    provider.metadata = {"token_endpoint_auth_methods_supported": methods}
+    assert there_and_back(browse(of_openid.staff.server), provider).status == 200
 
 
 def signed(values: object, key: str, **claims: object) -> str:
