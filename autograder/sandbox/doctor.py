@@ -159,7 +159,7 @@ def _memory() -> Finding:
     if place is not None:
         return Finding("memory", True, f"a control group below {place}")
     says = "watched from outside, every 20 ms; no memory control group can be written"
-    better = f"For one that the kernel keeps: {cgroup.SCOPE} ..."
+    better = f"For one that the kernel keeps, with systemd 254 or later: {cgroup.SCOPE} ..."
     return Finding("memory", False, says, better, needed=False)
 
 
