@@ -352,7 +352,7 @@ def to_numpy(array: Any) -> Array:
         if str(array.dtype) == "torch.bfloat16":
             array = array.float()
         return np.asarray(array.detach().cpu().numpy())
-    if hasattr(array, "get"):
+    if hasattr(array, "__cuda_array_interface__"):  # CuPy's; what else has `get` is a table
         return np.asarray(array.get())
     return np.asarray(array)
 

@@ -369,7 +369,7 @@ def _infer_dtype(data: object) -> Any:
 def _holds_arrays(data: object) -> bool:
     while isinstance(data, list | tuple) and data:
         data = data[0]
-    return hasattr(data, "dtype")
+    return hasattr(data, "__array__")
 
 
 def plain(data: object) -> Any:

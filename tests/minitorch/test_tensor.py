@@ -296,6 +296,48 @@ def test_zero_size_tensors_go_through_operators_and_backward(shape: tuple[int, .
         x.amax()
 
 
+class Column:
+    """A column of a table as pandas has it: an array by its protocol, `get` by a key."""
+
+    def __init__(self, numbers: np.ndarray[Any, Any]) -> None:
+        self.numbers, self.dtype = numbers, numbers.dtype
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return self.numbers if dtype is None else self.numbers.astype(dtype)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, key: int) -> Any:
+        raise KeyError(key)  # its rows have numbers of their own
+
+    def get(self, key: str) -> Any:
+        raise KeyError(key)
+
+
+class Table(Column):
+    """Columns side by side, which have no dtype together."""
+
+    def __init__(self, numbers: np.ndarray[Any, Any]) -> None:
+        super().__init__(numbers)
+        del self.dtype
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int8", "bool"])
+def test_columns_and_tables_become_tensors_of_their_dtype(dtype: str) -> None:
+    numbers = np.array([[0, 1], [1, 0]], dtype)
+    for made in (
+        minitorch.tensor(Column(numbers[0])),
+        minitorch.as_tensor(Column(numbers[0])),
+        minitorch.tensor(Table(numbers))[0],
+        minitorch.tensor([Column(numbers[0]), Column(numbers[1])])[0],
+    ):
+        assert made.dtype == getattr(minitorch, dtype) and made.tolist() == [0, 1]
+    assert minitorch.tensor(Column(numbers[0]), dtype=minitorch.float32).dtype == minitorch.float32
+    with pytest.raises(DTypeError, match=r"got dtype\('O'\)"):
+        minitorch.tensor(Column(np.array(["a", None])))
+
+
 def test_the_gpus_code_path_trains_over_torch_arrays(torch_arrays: None) -> None:
     minitorch.manual_seed(0)
     w = minitorch.randn(3, 2, requires_grad=True)
