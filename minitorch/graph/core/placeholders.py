@@ -60,4 +60,5 @@ def stand_ins(nodes: Sequence[Node], size: int) -> list[Node]:
         return [Placeholder(n.dtype, [size if d is None else d for d in n.shape]) for n in nodes]
 
 
-once_sized = Node.once_sized = partial(sizes.once_sized, stand_ins)
+once_sized = partial(sizes.once_sized, stand_ins)
+Node.once_sized = staticmethod(once_sized)  # from Python 3.14 on a bare partial would be a method
