@@ -10,8 +10,11 @@ from types import CodeType
 
 ANY_NAME = {"getattr", "vars", "__dict__"}  # code with these may read what it does not name
 ADDING = ("append", "appendleft", "extend")
-LOADS = {op for op in (*dis.hasname, *dis.hasfree) if dis.opname[op].startswith("LOAD_")}
-LOADS -= {dis.opmap.get("LOAD_CLOSURE", -1)}
+LOADS = {  # of a closure's cells by name: Python 3.14 lists LOAD_DEREF among those of locals
+    op
+    for op, name in enumerate(dis.opname)
+    if name.startswith("LOAD_") and (op in dis.hasname or name.endswith("DEREF"))
+}
 
 
 @functools.lru_cache(1024)
