@@ -62,7 +62,8 @@ RATES = {"param_groups", "get_last_lr"}
 UNCALLED = {
     "__init__", "__new__", "__post_init__", "__init_subclass__", "__repr__", "__str__", "__del__",
     "__reduce__", "__getstate__", "__setstate__", "__copy__", "__deepcopy__", "__setattr__",
-    "__delattr__", "__replace__", "__firstlineno__", "__hash__",
+    "__delattr__", "__replace__", "__firstlineno__", "__hash__", "__annotate__",
+    "__annotate_func__",
 }  # fmt: skip
 """Methods that no sign calls, or that make, show, copy or change an object."""
 OWN = frozenset(vars(Module()))  # attributes that every module has

@@ -873,3 +873,23 @@ def test_numbers_of_a_copied_or_detached_tensor_are_read_anew(inside: bool) -> N
             if not inside:
                 w.mul_(2)
         assert seen == [1, 2, 4]
+
+
+def test_what_only_annotations_name_is_not_looked_at() -> None:
+    limits, traced = [1.0], []
+
+    class Model:
+        scale = 2.0
+
+        def __annotate_func__(self) -> Any:  # as Python 3.14 makes it of annotations
+            return {"scale": limits[0]}
+
+        def __call__(self, x: Tensor) -> Tensor:
+            traced.append(x)
+            return x * self.scale
+
+    compiled = jit(Model())
+    for _ in range(3):
+        assert compiled(mt.ones(1)).item() == 2
+        limits[0] += 1
+    assert len(traced) == 1
