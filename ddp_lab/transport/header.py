@@ -25,9 +25,11 @@ import numpy as np
 from ddp_lab.errors import Mismatch
 
 PACKAGE = str(Path(__file__).parents[1]) + os.sep
+# Where the code of `warnings` lies: from Python 3.14 on that module only hands it on.
+OF_WARNINGS = warnings.catch_warnings.__init__.__code__.co_filename
 # Where the stack of a thread of ours begins, and what stands around a function that is deprecated
 # or a context manager; torch has all of these.
-INSIDE = (PACKAGE, threading.__file__, warnings.__file__, contextlib.__file__)
+INSIDE = (PACKAGE, threading.__file__, OF_WARNINGS, contextlib.__file__)
 FIELDS = ("order", "operation", "algorithm", "dtype", "shape", "argument")
 ANY = "?"
 

@@ -1,5 +1,9 @@
 """Ranks that disagree are told at that collective, even where neither waits for the other."""
 
+import contextlib
+import inspect
+import warnings
+
 import numpy as np
 import pytest
 
@@ -94,3 +98,16 @@ def test_ranks_of_two_groups_of_one_split_are_in_no_collective_together(transpor
             comm.send(np.ones(1), 0)
 
     ddp_lab.launch(run, 4, transport=transport)
+
+
+@pytest.mark.parametrize("around", [warnings.catch_warnings.__init__, contextlib.contextmanager])
+def test_what_python_puts_around_a_function_is_not_the_line_of_the_program(around) -> None:
+    file = inspect.getfile(around)  # of `warnings`, what calls a function that is deprecated
+    names: dict[str, object] = {}
+    exec(compile("def call(f, *args):\n    f(*args)", file, "exec"), names)
+
+    def rank(comm):
+        names["call"](comm.broadcast, np.zeros(2), comm.rank)
+
+    error = failed(rank, 2, "threads")
+    assert f"{__file__}:{rank.__code__.co_firstlineno + 1}" in str(error)
