@@ -8,6 +8,7 @@ May import: errors, extras, server; uvicorn, connections, http inside functions.
 
 import argparse
 import asyncio
+import inspect
 import logging
 import runpy
 import signal
@@ -59,7 +60,7 @@ def load_app(path: Path) -> dict[str, object]:
         names = runpy.run_path(str(path), run_name="served_app")
     except Exception as error:
         raise ServeError(f"{path}: {type(error).__name__}: {error}") from error
-    if not asyncio.iscoroutinefunction(names.get("setup")):
+    if not inspect.iscoroutinefunction(names.get("setup")):
         raise ServeError(f"{path}: defines no `async def setup(server)`")
     return names
 
