@@ -116,6 +116,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
+    if "hypothesis" in sys.modules:  # it makes its generator at the first test, and on Python 3.14
+        from hypothesis import given, strategies  # would not find it among what is frozen
+
+        given(strategies.none())(lambda _: None)()
     gc.freeze()  # twelve thousand tests and all of torch stay: no collection need look at them
     gc.set_threshold(10_000)  # not 700: looking so often is a tenth of the time, and finds little
     gc.enable()

@@ -20,7 +20,7 @@ from autograder.grading.cluster import client_of
 from autograder.records import Lab
 
 GRADE = """
-import json, sys
+import json, os, signal, sys
 from pathlib import Path
 import distributed
 from autograder.grading.cluster import Cluster
@@ -41,7 +41,7 @@ if __name__ == "__main__":
         found["hangs"] = one.report["score"], list(one.broken)
         for one in judges.grade(items):
             if not found["scores"]:
-                first.process.process.kill()
+                os.kill(first.pid, signal.SIGKILL)
             found["scores"].append(one.report["score"])
     print(json.dumps(found))
 """

@@ -104,7 +104,7 @@ def nested(depth: int) -> bytes:
         (lambda: '{"cells": "é"}'.encode("latin-1"), "not UTF-8 text: byte 11"),
         (lambda: b"[" * 1_000_000, "lists and objects"),
         (lambda: b"[" * 100_000, "nested too deeply"),
-        (lambda: b'{"cells": ' + b"[" * 10_000 + b"]" * 10_000 + b"}", "nested too deeply"),
+        (lambda: b'{"cells": ' + b"[" * 400_000 + b"]" * 400_000 + b"}", "nested too deeply"),
         (lambda: b'{"cells": [' + b"9" * 10_000 + b"]}", "JSON"),
         (lambda: json.dumps({"cells": [{}] * (MAX_CELLS + 1)}).encode(), "cells, expected at most"),
         (lambda: NOTEBOOK.replace(b"x = 1", b"x" * (1 << 20)), "more than"),

@@ -388,13 +388,14 @@ def test_inputs_must_be_one_a_rank(student, communicator) -> None:
 
 def test_annotations_of_the_future_hold_from_their_cell_on_and_break_nothing() -> None:
     plain = "def f(x: Unknown):\n    return x"
+    eager = ["NameError"] if sys.version_info < (3, 14) else []  # later, nobody asks for them
     cells = [plain, "from __future__ import annotations", plain]
     found = statements_of([("code", text) for text in cells])
     loaded = select_needed(found, ["f"])
     assert [s.text for s in loaded] == cells
     student = LocalStudent()
     failures = student.load(loaded)
-    assert [failure.type_name for failure in failures] == ["NameError"]
+    assert [failure.type_name for failure in failures] == eager
     assert student.call("f", 3) == 3
 
 

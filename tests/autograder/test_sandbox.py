@@ -434,10 +434,12 @@ def test_the_learners_names_are_those_of_main(student: Sandbox) -> None:
     text = (
         "def one(x):\n    return x + 1\n"
         "class Pair:\n    left: 'Pair'\n"
-        "def use():\n    import pickle, typing\n    from concurrent.futures import "
-        "ProcessPoolExecutor\n    typing.get_type_hints(Pair)\n"
+        "def use():\n    import multiprocessing, pickle, typing\n"
+        "    from concurrent.futures import ProcessPoolExecutor\n"
+        "    forking = multiprocessing.get_context('fork')\n    typing.get_type_hints(Pair)\n"
         "    pickle.loads(pickle.dumps(Pair()))\n"
-        "    with ProcessPoolExecutor(1) as pool:\n        return list(pool.map(one, [1, 2]))"
+        "    with ProcessPoolExecutor(1, forking) as pool:\n"
+        "        return list(pool.map(one, [1, 2]))"
     )
     assert not student.load([Statement(text, ("one", "Pair", "use"))])
     assert student.call("use") == [2, 3]
