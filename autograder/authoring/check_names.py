@@ -7,7 +7,7 @@ a probe beside the learner's code that uses what the notebook imports and define
 import ast
 from collections.abc import Iterable, Iterator
 
-from autograder.grading.slicing import free_names
+from autograder.grading.local_names import free_names
 
 _ASKING = {"call", "value", "source", "ranks"}
 _SENDING = {"probe", "ranks"}

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterable, Mapping
 
 from autograder.errors import LabError
-from autograder.grading.slicing import free_names
+from autograder.grading.local_names import free_names
 
 _ALWAYS = (ast.Import, ast.ImportFrom)
 

@@ -6,10 +6,8 @@ reads, so they cost nothing. Works on text alone: nothing of the learner's is ru
 """
 
 import ast
-import builtins
 import functools
 import re
-import symtable
 import textwrap
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +15,18 @@ from dataclasses import dataclass
 
 from autograder.authoring.magics import plain_python
 from autograder.errors import SubmissionError
+from autograder.grading.local_names import (
+    BUILTINS,
+    COMPOUND,
+    find_caught,
+    find_looped_over,
+    free_names,
+    list_bound,
+    list_read,
+    list_read_now,
+    list_set_later,
+    scopes_of,
+)
 from autograder.records import Question, Statement
 
 STAR = "*"  # what `from m import *` binds: nobody knows
@@ -27,11 +37,9 @@ _BINDING = re.compile(
     re.M,
 )
 MAX_STATEMENTS = 10_000  # at the top level; the longest honest labs have a twentieth
-_BUILTINS = frozenset(dir(builtins))
 _WORD = re.compile(r"[^\W\d]\w*")
 _ESCAPE = re.compile(r"\\[nrt]")  # in a string that is code, before a word
 _BINDS_BY_TEXT = frozenset({"__main__", "exec", "globals", "locals", "setattr", "vars"})
-_COMPREHENSIONS = frozenset({"listcomp", "setcomp", "dictcomp", "genexpr"})
 _NEARBY = 200  # bytes after a statement that are looked at for a `;`
 _FLAGS = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
@@ -97,7 +105,7 @@ def select_needed(
             continue
         seen.add(name)
         waiting += setters.get(name, [])
-        if name not in binders and name not in _BUILTINS:
+        if name not in binders and name not in BUILTINS:
             waiting.append(STAR)
         for index in binders.get(name, []):
             if index not in followed:
@@ -179,11 +187,6 @@ def own_texts(question: Question, texts: Mapping[str, str]) -> list[str]:
     return [texts[n] for n in names if not same_code(texts[n], starters.get(n, ""))]
 
 
-def free_names(text: str) -> frozenset[str]:
-    """Return the global names that a piece of code reads, at once or later."""
-    return frozenset(_all_reads(symtable.symtable(text, "<code>", "exec"))) - _BUILTINS
-
-
 @functools.lru_cache(maxsize=2)  # one statement may bind every answer, and be compared for each
 def shape(text: str) -> str | None:
     """Return what is the same for two definitions that `same_code`, or None if it is no Python."""
@@ -225,23 +228,23 @@ def _guess_bound_names(text: str) -> dict[str, None]:
 
 def _analyse(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
     own, line = _own_text(node, lines)
-    table = symtable.symtable(own, "<statement>", "exec")
+    table = scopes_of(own)
     star = isinstance(node, ast.ImportFrom) and node.names[0].name == STAR
     future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
     caught = find_caught(node)
     own_names = caught | find_looped_over(node)
-    binds = (STAR,) if star else tuple(n for n in _binds(table) if n not in caught)
-    reads = frozenset(_all_reads(table)) - own_names
+    binds = (STAR,) if star else tuple(n for n in list_bound(table) if n not in caught)
+    reads = frozenset(list_read(table)) - own_names
     if "exec" in reads:
         reads |= frozenset(_list_executed_names(node))
-    needs = tuple(n for n in _reads_now(table) if n not in own_names)
+    needs = tuple(n for n in list_read_now(table) if n not in own_names)
     if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
         needs += (node.target.id,)  # which the symbol table calls assigned alone
     return Analysed(
         Statement(own, binds, needs, number, line),
         reads=reads,
         acts_on=frozenset(_list_changed_names(node)),
-        sets=frozenset(_sets_later(table)),
+        sets=frozenset(list_set_later(table)),
         calls=frozenset(_find_called(node)),
         imports=isinstance(node, ast.Import | ast.ImportFrom),
         ambient=future or own.startswith(("open(", "__import__(")),
@@ -303,37 +306,6 @@ def _own_text(node: ast.stmt, lines: Sequence[bytes]) -> tuple[str, int]:
     return b"\n".join(own).decode(), start
 
 
-def _binds(table: symtable.SymbolTable) -> tuple[str, ...]:
-    symbols = table.get_symbols()
-    return tuple(s.get_name() for s in symbols if s.is_assigned() or s.is_imported())
-
-
-def _all_reads(table: symtable.SymbolTable) -> Iterator[str]:
-    """Yield the global names that the code reads, now or when its functions are called."""
-    top = table.get_type() == "module"
-    for symbol in table.get_symbols():
-        # `global n; n += 1` reads n, though the symbol table calls it assigned alone.
-        read = symbol.is_referenced() or symbol.is_declared_global()
-        if read and (top or symbol.is_global()):
-            yield symbol.get_name()
-    for child in table.get_children():
-        yield from _all_reads(child)
-
-
-def _reads_now(table: symtable.SymbolTable) -> Iterator[str]:
-    """Yield the global names that are read when the statement itself runs."""
-    top = table.get_type() == "module"
-    own = set(_binds(table)) if top else set()
-    for symbol in table.get_symbols():
-        name = symbol.get_name()
-        now = symbol.is_referenced() and (top or symbol.is_global())
-        if now and (name not in own or not symbol.is_namespace()) and name not in _BUILTINS:
-            yield name
-    for child in table.get_children():
-        if child.get_type() == "class" or child.get_name() in _COMPREHENSIONS:
-            yield from _reads_now(child)
-
-
 def _list_changed_names(node: ast.stmt) -> Iterator[str]:
     """Yield the names that a statement changes in place: x.add(1), x[0] = 1, x.a = 1, @x.add."""
     inside = ast.walk(node) if isinstance(node, COMPOUND) else [node]
@@ -360,15 +332,6 @@ def _list_directly_changed(node: ast.stmt) -> Iterator[str]:
         yield from (_root(t) for t in inside if isinstance(t, ast.Attribute | ast.Subscript))
 
 
-def _sets_later(table: symtable.SymbolTable) -> Iterator[str]:
-    """Yield the names that functions declare `global` and assign."""
-    for child in table.get_children():
-        for symbol in child.get_symbols():
-            if symbol.is_declared_global() and symbol.is_assigned():
-                yield symbol.get_name()
-        yield from _sets_later(child)
-
-
 def _find_called(node: ast.stmt) -> Iterator[str]:
     """Yield the function of a statement that is a mere call of it."""
     function = getattr(getattr(node, "value", None), "func", None)
@@ -388,47 +351,3 @@ def _is_setting(analysed: Analysed, modules: set[str]) -> bool:
     `torch.manual_seed(SEED)` is a setting; `np.savetxt(path, train())` and `plt.plot(x)` are not.
     """
     return all(name in modules or name.isupper() for name in analysed.reads)
-
-
-COMPOUND = (
-    *(ast.For, ast.AsyncFor, ast.While, ast.If, ast.With, ast.AsyncWith),
-    *(ast.Try, ast.TryStar, ast.Match),
-)
-
-
-def find_caught(node: ast.stmt) -> frozenset[str]:
-    """Return the names of `except ... as name` that nothing outside of their handlers uses.
-
-    Such a name is gone at the end of its handler, so it is not a name of the notebook's.
-    """
-    handlers = [h for h in ast.walk(node) if isinstance(h, ast.ExceptHandler) and h.name]
-    if not handlers:
-        return frozenset()
-    inside = {
-        id(n) for h in handlers for n in ast.walk(h) if isinstance(n, ast.Name) and n.id == h.name
-    }
-    names = (n for n in ast.walk(node) if isinstance(n, ast.Name) and id(n) not in inside)
-    return frozenset(h.name for h in handlers if h.name) - {n.id for n in names}
-
-
-def find_looped_over(node: ast.stmt) -> frozenset[str]:
-    """Return the names that loops give a value before anything in the statement reads them."""
-    if not isinstance(node, COMPOUND):
-        return frozenset()
-    targets, outside = set[str](), set[str]()
-    waiting: list[tuple[ast.AST, frozenset[str]]] = [(node, frozenset())]
-    while waiting:
-        inner, bound = waiting.pop()
-        if isinstance(inner, ast.For | ast.AsyncFor):
-            names = [n for n in ast.walk(inner.target) if isinstance(n, ast.Name)]
-            own = frozenset(n.id for n in names if isinstance(n.ctx, ast.Store))
-            within = bound | own
-            targets |= own
-            outside |= {n.id for n in names} - within
-            waiting += [(each, within) for each in inner.body]
-            waiting += [(each, bound) for each in (inner.iter, *inner.orelse)]
-        elif isinstance(inner, ast.Name) and inner.id not in bound:
-            outside.add(inner.id)
-        else:
-            waiting += [(each, bound) for each in ast.iter_child_nodes(inner)]
-    return frozenset(targets - outside)

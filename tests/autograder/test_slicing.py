@@ -1,15 +1,16 @@
 """What runs of a notebook, and what does not."""
 
 import ast
+import sys
 
 import pytest
 
 from autograder.authoring.check_names import learner_names
 from autograder.authoring.magics import is_python, plain_python
 from autograder.errors import SubmissionError
+from autograder.grading.local_names import as_generators, free_names
 from autograder.grading.slicing import (
     definitions,
-    free_names,
     same_code,
     select_needed,
     statements_of,
@@ -255,6 +256,60 @@ def test_free_names_are_the_globals_that_code_reads() -> None:
         "g",
         "h",
     }
+
+
+# What a statement binds, what it reads as it runs, and what it or its functions ever read.
+NAMES = {
+    "y = [x for x in z]": ("y", "z", "z"),
+    "y = {x for x in z if t}": ("y", "t z", "t z"),
+    "y = {k: v for k, v in z.items()}": ("y", "z", "z"),
+    "y = sum(x for x in z)": ("y", "z", "sum z"),
+    "x = [x for x in x]": ("x", "x", "x"),
+    "y = [[a * b for a in x] for x in z]": ("y", "b z", "b z"),
+    "y = {k: {v: [w for w in v] for v in k} for k in z if [k for k in t]}": ("y", "t z", "t z"),
+    "y = {lambda: k: lambda: v  # for w\n\t for k in z}": ("y", "z", "v z"),
+    "y = {(k): (  # for\n'for')\\\nfor k in z}": ("y", "z", "z"),
+    "é = ['é' for x in z]; y = {'é': k for k in é}": ("y", "é", "é"),
+    "if any([(hit := x) > t for x in z]): pass": ("", "t z", "any hit t z"),
+    "def f(n=[j for j in base]): return [j + q for j in n]": ("f", "base", "base q"),
+    "@d([j for j in base])\ndef f(): pass": ("f", "base d", "base d"),
+    "class A:\n    k = 2\n    rows = [k for _ in z]": ("A", "k z", "k z"),
+    "async def f(): return [x async for x in z]": ("f", "", "z"),
+    "y = [await x async for x in z]": ("y", "z", "z"),
+    "f = lambda a: {b: c for b in a}": ("f", "", "c"),
+}
+if sys.version_info >= (3, 12):  # whose f-strings know where their parts are
+    NAMES |= {
+        "y = f'{[x for x in z]} {len({x: 1 for x in t})!r:>{w}}'": ("y", "t w z", "len t w z"),
+        "class A[T: M](Base):\n    rows = [r for r in z]": ("A", "Base z", "Base M z"),
+        "def f[T](x=[j for j in base]): return q": ("f", "base", "base q"),
+        "type X = list[T]": ("X", "", "T list"),
+        """y = f"{", ".join([f"{x["a"]}\\n" for x in z])}\"""": ("y", "z", "z"),
+    }
+
+
+@pytest.mark.parametrize("text", NAMES)
+def test_the_variable_of_a_comprehension_is_no_name_of_its_statement(text: str) -> None:
+    analysed = statements_of([("code", text)])[-1]
+    own, needs, reads = (set(names.split()) for names in NAMES[text])
+    assert set(analysed.statement.binds) == own
+    assert set(analysed.statement.needs) == needs
+    assert analysed.reads == reads
+
+
+@pytest.mark.parametrize("text", NAMES)
+def test_code_whose_comprehensions_are_generators_names_the_same(text: str) -> None:
+    plain = as_generators(text)
+    assert free_names(plain) == free_names(text)
+    inside = compile(plain, "<code>", "exec", ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    kinds = ast.ListComp, ast.SetComp, ast.DictComp
+    assert not [node for node in ast.walk(inside) if isinstance(node, kinds)]
+
+
+def test_an_annotation_is_read_though_some_pythons_read_it_later() -> None:
+    (analysed,) = statements_of([("code", "if t:\n    x: List[T] = y")])
+    assert analysed.reads == {"List", "T", "t", "y"}
+    assert {"t", "y"} <= set(analysed.statement.needs) <= analysed.reads
 
 
 @pytest.mark.parametrize(
