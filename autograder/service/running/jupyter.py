@@ -8,6 +8,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,6 +33,18 @@ _OVERRIDES = {
 }
 
 
+def serves(url: str) -> bool:
+    """Return whether an address answers with a page."""
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except urllib.error.HTTPError as refusal:
+        refusal.close()  # it is an answer too, with a connection of its own
+        return False
+    except OSError:
+        return False
+
+
 @dataclass(frozen=True)
 class Jupyter:
     """A JupyterLab that runs, and where it writes its log."""
@@ -50,12 +63,7 @@ class Jupyter:
 
     def answers(self) -> bool:
         """Return whether it serves pages yet."""
-        url = f"http://{LOOPBACK}:{self.port}/api/status?token={self.token}"
-        try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+        return serves(f"http://{LOOPBACK}:{self.port}/api/status?token={self.token}")
 
     def has_ended(self) -> bool:
         """Return whether its process is gone."""

@@ -13,7 +13,6 @@ import random
 import shutil
 import sys
 import threading
-import urllib.request
 import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from autograder.service.grading.catalog import LabCatalog
 from autograder.service.records.roster.enrolment import enroll
 from autograder.service.running.data_directory import data_directory, write_secret
 from autograder.service.running.handout import PAGE, hand_out
-from autograder.service.running.jupyter import Jupyter, start_jupyter
+from autograder.service.running.jupyter import Jupyter, serves, start_jupyter
 from autograder.service.running.server import Server, listen, open_server
 from autograder.service.settings import DEFAULT_PORT, LOOPBACK, Settings
 from autograder.service.web.logs import log_to_stderr
@@ -104,8 +103,8 @@ def show_running(data: Path, *, browser: bool) -> bool:
     try:
         addresses = json.loads((data / RUNNING).read_text())
         url, text = str(addresses["url"]), str(addresses["text"])
-        with urllib.request.urlopen(url, timeout=5):
-            pass
+        if not serves(url):
+            return False
     except (OSError, ValueError, KeyError, TypeError):
         return False
     print(f"Running already, since another start:\n{text}")

@@ -6,6 +6,7 @@ import io
 import json
 import re
 import threading
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -618,11 +619,11 @@ def test_every_change_is_in_the_audit_log_with_a_name(running: Any) -> None:
 
 def test_lines_of_the_log_are_of_the_times_of_their_transactions(tmp_path: Path) -> None:
     now = [1e9]
-    store = Store(f"sqlite:///{tmp_path}/course.db", clock=lambda: now[0])
-    edit = Edit(store.database, store.clock, store.roster.add("grace", "instructor"))
-    now[0] += 60  # as its transaction waits for another's
-    roster.take(edit, b"login\nada\n", dry_run=False)
-    assert [line["at"] for line in audit_log.read(store.database, 1)] == [iso(now[0])]
+    with closing(Store(f"sqlite:///{tmp_path}/course.db", clock=lambda: now[0])) as store:
+        edit = Edit(store.database, store.clock, store.roster.add("grace", "instructor"))
+        now[0] += 60  # as its transaction waits for another's
+        roster.take(edit, b"login\nada\n", dry_run=False)
+        assert [line["at"] for line in audit_log.read(store.database, 1)] == [iso(now[0])]
 
 
 # Sessions, hosts, the description

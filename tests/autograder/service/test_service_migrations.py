@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,11 @@ def data(tmp_path: Path) -> Path:
 
 def layout(path: Path) -> dict[str, Any]:
     """Return the tables with their columns and keys, and the indexes, in no order."""
-    connection = sqlite3.connect(path / "course.sqlite3")
+    with closing(sqlite3.connect(path / "course.sqlite3")) as connection:
+        return layout_of(connection)
+
+
+def layout_of(connection: sqlite3.Connection) -> dict[str, Any]:
     tables = [n for (n,) in connection.execute("SELECT name FROM sqlite_master WHERE type='table'")]
     found: dict[str, Any] = {}
     for table in tables:

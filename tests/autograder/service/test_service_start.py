@@ -6,10 +6,12 @@ import select
 import shutil
 import signal
 import socket
+import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,7 +21,7 @@ import pytest
 from autograder.service.client import Connection
 from autograder.service.errors import StartError
 from autograder.service.running.handout import hand_out
-from autograder.service.running.jupyter import Jupyter
+from autograder.service.running.jupyter import Jupyter, serves
 from autograder.service.running.start import free_port, learner_token
 from tests.autograder.service.forked import COMMAND, Forked
 
@@ -138,6 +140,24 @@ def child(process: Forked, name: str) -> int:
     """Return the process id of the child whose command line has `name` in it."""
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     return next(int(p) for p in children if name in Path(f"/proc/{p}/cmdline").read_text())
+
+
+def test_an_address_that_refuses_serves_nothing_and_is_let_go_of() -> None:
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_error(503)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        url = f"http://127.0.0.1:{server.server_port}/"
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        assert not serves(url)  # Python 3.13 warns of an answer that stays open, an error here
+        server.shutdown()
+        serving.join()
+    assert not serves(url)
 
 
 def test_a_second_start_says_where_the_first_is_and_a_signal_stops_both(tmp_path: Path) -> None:
