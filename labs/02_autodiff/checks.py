@@ -20,10 +20,13 @@ USED_UP = "second time"  # of a graph that the library has gone through
 
 
 def run_sum_to_shape(grad, shape):
+    """Return the learner's sum; the library's own function for it has no code meanwhile."""
     import minitorch as mt
+    from autograder.student.withheld import withheld
 
-    with mt.no_grad():  # a sum needs no history
-        return sum_to_shape(mt.tensor(grad), tuple(shape))
+    home = "minitorch.ops.shaping.broadcasting"
+    with mt.no_grad(), withheld([f"{home}:sum_to", f"{home}:SumTo"], copies=True):
+        return sum_to_shape(mt.tensor(grad), tuple(shape))  # a sum needs no history
 
 
 def sum_copied_axes(grad, shape):
@@ -88,7 +91,7 @@ def differentiate_the_sum(grad, shape, weights):
 )
 def the_sum_has_a_gradient(student, rng):
     """the result is made of operators, so that it can be differentiated again"""
-    for shape in ((2,), (3, 1)):
+    for shape in ((2,), (3, 1), (), (3, 2)):
         compare_sums(
             student, rng, [((3, 2), shape)], "First make the sum right, then its gradient."
         )
@@ -113,17 +116,21 @@ def any_broadcast_is_undone(student, rng):
 # 2. Operators
 
 
-def run_operator(name, arrays, out_grad, second):
+def run_operator(name, arrays, out_grad, second, again=False):
     """Return (result, gradients, gradients of sum(gradient * second)), or why it is no operator.
 
     The rule is also asked alone, of inputs that want no gradient: it needs only numbers for that.
+    With `again` the operator has computed another value before it is asked for gradients.
     """
     import minitorch as mt
     from autograder.student.withheld import withheld
 
     inputs = [mt.tensor(a, requires_grad=True) for a in arrays]
     kind, v = globals()[name], mt.tensor(out_grad, requires_grad=True)
-    result = kind()(*inputs)
+    operator = kind()
+    result = operator(*inputs)
+    if again:
+        operator(*(mt.tensor(u, requires_grad=True) for u in second))
     own = [c for c in getattr(kind, "__mro__", ()) if c.__module__ == kind.__module__]
     if not own or not isinstance(result.op, kind) or not any("gradient" in vars(c) for c in own):
         return f"{name} is not an operator with a `gradient` of its own"
@@ -151,11 +158,16 @@ def run_operator(name, arrays, out_grad, second):
 
 
 def run_forward(name, arrays):
-    """Return the result alone, or why it is no operator's: no rule is asked for."""
+    """Return the result alone, or why it is no operator's: no rule is asked for.
+
+    The operator has computed another value before.
+    """
     import minitorch as mt
 
     kind, inputs = globals()[name], [mt.tensor(a, requires_grad=True) for a in arrays]
-    result = kind()(*inputs)
+    operator = kind()
+    operator(*(mt.tensor(1.0 - a) for a in arrays))
+    result = operator(*inputs)
     own = [c for c in getattr(kind, "__mro__", ()) if c.__module__ == kind.__module__]
     if not own or not isinstance(result.op, kind) or not any("compute" in vars(c) for c in own):
         return f"{name} is not an operator with a `compute` of its own"
@@ -178,13 +190,23 @@ def require_operator(got):
     return got
 
 
-def ask_operator(student, rng, name, shapes, out_shape):
-    """Run the operator `name` on random inputs; return them and what came out."""
+def ask_operator(student, rng, name, shapes, out_shape, again=False):
+    """Run the operator `name` on random inputs and a 0; return them and what came out."""
     arrays = [rng.normal(size=s) for s in shapes]
+    if arrays[0].size > 1:
+        arrays[0].flat[0] = 0.0
     out_grad = rng.normal(size=out_shape)
     second = [rng.normal(size=s) for s in shapes]
-    got = student.probe(run_operator, name=name, arrays=arrays, out_grad=out_grad, second=second)
+    inputs = {"arrays": arrays, "out_grad": out_grad, "second": second, "again": again}
+    got = student.probe(run_operator, name=name, **inputs)
     return arrays, out_grad, second, require_operator(got)
+
+
+AFTER = "after the operator has computed another value"
+AGAIN = (
+    "One operator makes many values of a graph. Which inputs does `node` know, and which ones does "
+    "your operator itself?"
+)
 
 
 def must_differentiate_again(seconds, name):
@@ -204,15 +226,18 @@ LOOSE = (
 def exp_computes(student, rng):
     """compute returns exp(x)"""
     (x,), got = ask_forward(student, rng, "ExpOp", [(2, 3)])
-    close(got, np.exp(x), called="ExpOp()(x)", hint="xp.exp works on the array.")
+    hint = "xp.exp works on the array, and gives one of the same dtype."
+    close(got, np.exp(x), called="ExpOp()(x)", hint=hint, same_dtype=True)
 
 
 @check("ExpOp")
 def exp_gradient_follows_the_chain_rule(student, rng):
     """the adjoint of x is the adjoint of the result times exp(x)"""
-    (x,), v, _, got = ask_operator(student, rng, "ExpOp", [(2, 3)], (2, 3))
     hint = "Two factors: the derivative of exp at x, and what arrives from above."
+    (x,), v, _, got = ask_operator(student, rng, "ExpOp", [(2, 3)], (2, 3))
     close(got[1][0], v * np.exp(x), called="ExpOp: adjoint of x", hint=hint)
+    (x,), v, _, got = ask_operator(student, rng, "ExpOp", [(2, 3)], (2, 3), again=True)
+    close(got[1][0], v * np.exp(x), called=f"ExpOp: adjoint of x, {AFTER}", hint=AGAIN)
 
 
 @check("ExpOp")
@@ -228,16 +253,30 @@ def exp_gradient_has_a_gradient(student, rng):
 def mul_computes(student, rng):
     """compute returns a * b, broadcast"""
     (a, b), got = ask_forward(student, rng, "MulOp", [(2, 3), (3,)])
-    close(got, a * b, called="MulOp()(a, b)", hint="Plain * broadcasts by itself.")
+    hint = "Plain * broadcasts by itself."
+    close(got, a * b, called="MulOp()(a, b)", hint=hint, same_dtype=True)
+
+
+def square(x, out_grad):
+    """Return the gradient of the learner's product of x with itself."""
+    import minitorch as mt
+
+    leaf = mt.tensor(x, requires_grad=True)
+    return mt.grad(MulOp()(leaf, leaf), [leaf], grad_outputs=mt.tensor(out_grad))[0]
 
 
 @check("MulOp")
 def mul_gradients_cross_over(student, rng):
     """each adjoint is the one from above times the other input"""
-    (a, b), v, _, got = ask_operator(student, rng, "MulOp", [(2, 3), (2, 3)], (2, 3))
-    hint = "If a grows by a little, by how much does a * b grow? Whose value decides?"
-    close(got[1][0], v * b, called="MulOp: adjoint of a", hint=hint)
-    close(got[1][1], v * a, called="MulOp: adjoint of b", hint=hint)
+    growth = "If a grows by a little, by how much does a * b grow? Whose value decides?"
+    for again, after, hint in ((False, "", growth), (True, f", {AFTER}", AGAIN)):
+        (a, b), v, _, got = ask_operator(student, rng, "MulOp", [(2, 3), (2, 3)], (2, 3), again)
+        close(got[1][0], v * b, called=f"MulOp: adjoint of a{after}", hint=hint)
+        close(got[1][1], v * a, called=f"MulOp: adjoint of b{after}", hint=hint)
+    x, v = rng.normal(size=(2, 2, 3))
+    got = student.probe(square, x=x, out_grad=v)
+    hint = "Both inputs are one value here. Each gets its own adjoint; who adds up the two?"
+    close(got, 2 * v * x, called="MulOp()(x, x): the gradient by x", hint=hint)
 
 
 @check("MulOp")
@@ -263,6 +302,11 @@ def mul_gradient_has_a_gradient(student, rng):
     close(got[2][0], v * r, called="MulOp: second derivative by a", hint=LOOSE)
     close(got[2][1], v * p, called="MulOp: second derivative by b", hint=LOOSE)
     close(got[2][2], b * p + a * r, called="MulOp: derivative by the adjoint from above")
+    (_, b), v, (p, r), got = ask_operator(student, rng, "MulOp", [(2, 3), (3,)], (2, 3))
+    must_differentiate_again(got[2], "MulOp, b broadcast")
+    called = "MulOp, b broadcast: second derivative by"
+    close(got[2][0], v * r, called=f"{called} a", hint=LOOSE)
+    close(got[2][1], (v * p).sum(axis=0), called=f"{called} b", hint=LOOSE)
 
 
 @check("MatMulOp")
@@ -275,7 +319,7 @@ def matmul_computes(student, rng):
         raise Feedback(
             f"MatMulOp on (2, 3) and (3, 4) raised {str(error).rstrip('. ')}.", hint=hint
         ) from error
-    close(got, a @ b, called="MatMulOp()(a, b)", hint=hint)
+    close(got, a @ b, called="MatMulOp()(a, b)", hint=hint, same_dtype=True)
 
 
 @check("MatMulOp")
@@ -309,39 +353,73 @@ def matmul_gradients_have_gradients(student, rng):
 # 3. Topological order
 
 
-def record_order(parents):
+def record_order(parents, constants=(), lines=None):
     """Return the order of a graph, node i made of its parents, as indices (-1: no node of it).
 
-    Anything but a list or a tuple comes back as the name of its type. No list of the nodes is
-    left when the order is asked for, as it would be the answer.
+    Anything but a list or a tuple comes back as the name of its type, and Python's limit of
+    recursion where it has changed. No list of the nodes is left when the order is asked for, as
+    it would be the answer. Leaves among `constants` want no gradient. With `lines` the answer may run so
+    many lines, and what comes back is how many it has run: -1 is more than that.
     """
+    import sys
+
     import minitorch as mt
+
+    class Join(mt.Op):
+        def compute(self, xp, *arrays):
+            return sum(arrays)
 
     def build():
         nodes = []
-        for above in parents:
-            leaf = not above
-            nodes.append(
-                mt.tensor(1.0, requires_grad=True) if leaf else nodes[above[0]] + nodes[above[-1]]
-            )
+        for i, above in enumerate(parents):
+            leaf = mt.tensor(1.0, requires_grad=i not in constants)
+            nodes.append(Join()(*(nodes[a] for a in above)) if above else leaf)
         return nodes[-1], {id(node): i for i, node in enumerate(nodes)}
 
-    output, place = build()
-    order = topological_order(output)
+    def count(frame, event, argument):
+        nonlocal ran
+        ran += event == "line"
+        if ran > lines:
+            raise RuntimeError("too many lines")
+        return count
+
+    (output, place), ran, limit = build(), 0, sys.getrecursionlimit()
+    before = sys.gettrace()
+    if lines is not None:
+        sys.settrace(count)
+    try:
+        order = topological_order(output)
+    except RuntimeError:
+        if lines is None or ran <= lines:
+            raise
+        return -1
+    finally:
+        sys.settrace(before)
+        raised, _ = sys.getrecursionlimit(), sys.setrecursionlimit(limit)
+    if lines is not None:
+        return ran
     if not isinstance(order, (list, tuple)):
         return type(order).__name__
-    return [place.get(id(value), -1) for value in order]
+    return [place.get(id(value), -1) for value in order] if raised == limit else raised
 
 
-def ask_order(student, parents):
+def ask_order(student, parents, constants=()):
     """Return the learner's order of a graph as indices."""
-    order = student.probe(record_order, parents=parents)
+    order = student.probe(record_order, parents=parents, constants=tuple(constants))
+    if isinstance(order, int):
+        raise Feedback(
+            f"topological_order has moved Python's limit of recursion to {order:,} calls.",
+            hint=OWN_STACK,
+        )
     if isinstance(order, str):
         raise Feedback(
             f"topological_order returned a {order}, expected a list.",
             hint="The sweep goes through the order backwards: what can be reversed?",
         )
     return order
+
+
+OWN_STACK = "Python's own stack is a thousand calls deep. Who else could remember where to go on?"
 
 
 def find_reachable(parents):
@@ -360,11 +438,22 @@ def draw_graph(rng, size):
     return [[], [], [], *later]
 
 
+def chain(depth):
+    """Parents in a chain, each value made of the one before twice."""
+    return [[]] + [[i, i] for i in range(depth)]
+
+
+def skip_ahead(depth):
+    """Parents in a chain whose last value, and the third, also read the first: a short way."""
+    ahead = [[i] for i in range(depth)]
+    return [[], *ahead[:2], [2, 0], *ahead[3:], [0, depth, 2]]
+
+
 @check("topological_order", requires="all_values_are_there")
 def inputs_stand_before_their_users(student, rng):
     """every value stands after all of its inputs"""
-    for size in (4, 8, 30):
-        parents = draw_graph(rng, size)
+    for parents in [skip_ahead(5), *(draw_graph(rng, size) for size in (4, 8, 30))]:
+        size = len(parents)
         order = ask_order(student, parents)
         place = {node: i for i, node in reversed(list(enumerate(order)))}
         for node in order:
@@ -379,7 +468,7 @@ def inputs_stand_before_their_users(student, rng):
 @check("topological_order")
 def each_value_occurs_once(student, rng):
     """a value with several users occurs once"""
-    order = ask_order(student, [[]] + [[i] for i in range(16)])
+    order = ask_order(student, chain(16))
     hint = "A value is reached once by each of its users. How do you know it again?"
     if len(order) != 17:
         raise Feedback(f"16 doublings make 17 values; the order has {len(order)}.", hint=hint)
@@ -390,14 +479,40 @@ def each_value_occurs_once(student, rng):
 @check("topological_order")
 def all_values_are_there(student, rng):
     """all values that the output depends on are there, and no others"""
-    parents = draw_graph(rng, 25)
-    order, needed = ask_order(student, parents), find_reachable(parents)
-    if set(order) != needed:
-        lacking = len(needed - set(order))
-        raise Feedback(
-            f"Of {len(needed)} values, {lacking} are missing, and {len(set(order) - needed)} do not belong.",
-            hint="The list starts with leaves and ends with the output itself.",
-        )
+    hint = "The list starts with leaves and ends with the output itself."
+    few = "Here a leaf is the output, or wants no gradient, or a value has one or three inputs."
+    for parents, constants, say in (
+        (draw_graph(rng, 25), (), hint),
+        ([[]], (), few),
+        ([[], [0], [], [0, 1, 2], [3]], (), few),
+        ([[], [], [1, 0], [2, 1]], (1,), few),
+    ):
+        order, needed = ask_order(student, parents, constants), find_reachable(parents)
+        if set(order) != needed:
+            lacking, strangers = len(needed - set(order)), len(set(order) - needed)
+            raise Feedback(
+                f"Of {len(needed)} values, {lacking} are missing, and {strangers} do not belong.",
+                hint=say,
+            )
+
+
+@check("topological_order", requires="all_values_are_there")
+def the_work_grows_with_the_values(student, rng):
+    """ten times as many values take ten times as many lines of work, however many paths"""
+
+    def lines_run(parents, allowed):
+        ran = student.probe(record_order, parents=parents, lines=allowed)
+        if ran < 0:
+            raise Feedback(
+                f"A graph of {len(parents)} values had you run more than {allowed:,} lines.",
+                hint="Each value and each edge is looked at once. How much do you go through to "
+                "see whether a value is known, or how often along each path?",
+            )
+        return ran
+
+    for order in ((0, 1), (1, 0)):
+        small, large = ([[], [0], *np.add.outer(range(n), order).tolist()] for n in (58, 598))
+        lines_run(large, 15 * lines_run(small, 20_000))
 
 
 @check("topological_order")
@@ -407,11 +522,8 @@ def a_deep_graph_is_no_problem(student, rng):
     try:
         order = ask_order(student, [[]] + [[i] for i in range(depth)])
     except StudentError as error:
-        hint = (
-            "Python's own stack is a thousand calls deep. Who else could remember where to go on?"
-        )
         raise Feedback(
-            f"A chain of 20,000 values raised {str(error).rstrip('. ')}.", hint=hint
+            f"A chain of 20,000 values raised {str(error).rstrip('. ')}.", hint=OWN_STACK
         ) from error
     if order != list(range(depth + 1)):
         raise Feedback("A chain of 20,000 values comes out in another order.")
@@ -455,8 +567,11 @@ def run_gradients(which, arrays, times):
     elif which == "second":
         output = Second()(leaves[0].detach(), leaves[1]) * 3.0
     elif which == "between":
-        inputs = [leaves[0] * leaves[0]]
+        inputs = [leaves[0] * leaves[0], leaves[0]]
         output = mt.exp(inputs[0] * 2.0)
+    elif which == "itself":
+        output = mt.exp(leaves[0] * 2.0)
+        inputs = [output]
     elif which == "ladder":
         (s,) = leaves
         a, b = s, s * 2.0
@@ -492,13 +607,14 @@ def refuse_library_sweep(name):
         ) from error
 
 
-def ask_gradients(student, which, *arrays, times=1):
+def ask_gradients(student, which, *arrays, times=1, count=None):
+    count = count or len(arrays)
     with refuse_library_sweep("gradients"):
         answer = student.probe(run_gradients, which=which, arrays=list(arrays), times=times)
-    if not isinstance(answer, list) or len(answer) != len(arrays):
+    if not isinstance(answer, list) or len(answer) != count:
         raise Feedback(
-            f"gradients(output, inputs) with {len(arrays)} inputs did not return a list of "
-            f"{len(arrays)} tensors.",
+            f"gradients(output, inputs) with {count} inputs did not return a list of "
+            f"{count} tensors.",
             hint="One gradient for each input, in the order of the inputs.",
         )
     return answer
@@ -565,11 +681,78 @@ def an_input_may_have_none(student, rng):
 
 @check("gradients", requires="partial_adjoints_add_up")
 def what_lies_between_has_a_gradient(student, rng):
-    """the gradient by a value that is no leaf"""
+    """the gradient by a value that is no leaf, beside those above and below it"""
     x = rng.uniform(0.1, 1.0, size=3)
-    (got,) = ask_gradients(student, "between", x)
+    by_s, by_x = ask_gradients(student, "between", x, count=2)
+    slope = 2 * np.exp(2 * x * x)
     hint = "`inputs` may hold results of operators. Who still knows their adjoints at the end?"
-    close(got, 2 * np.exp(2 * x * x), called="gradients(exp(2 s), [s]), s no leaf", hint=hint)
+    close(by_s, slope, called="gradients(exp(2 s), [s, x]), s = x*x: s", hint=hint)
+    hint = "x lies below s, and both are asked for. Does s still hand its adjoint on?"
+    close(by_x, 2 * x * slope, called="gradients(exp(2 s), [s, x]), s = x*x: x", hint=hint)
+    (by_itself,) = ask_gradients(student, "itself", x)
+    hint = "By how much does the output grow if the output grows by a little?"
+    close(by_itself, np.ones(3), called="gradients(y, [y])", hint=hint)
+
+
+def count_rules_asked(depth):
+    """Return (gradients, how often each rule was asked for them, `grad` that stood at a leaf).
+
+    In a graph of `depth` levels with two ways from each to the next. A rule that is asked a
+    thousand times in all says no more.
+    """
+    import minitorch as mt
+
+    asked = [0] * depth
+
+    class Twice(mt.Op):
+        def __init__(self, level):
+            self.level = level
+
+        def compute(self, xp, a, b):
+            return a + b
+
+        def gradient(self, out_grad, node):
+            asked[self.level] += 1
+            if sum(asked) > 1000:
+                raise RuntimeError("asked too often")
+            return out_grad, out_grad
+
+    leaf, other = (mt.tensor(np.ones(2), requires_grad=True) for _ in range(2))
+    leaf.grad, value = mt.tensor(np.full(2, 7.0)), leaf
+    for level in range(depth):
+        value = Twice(level)(value, value if level else other)
+    try:
+        found = gradients(value, [leaf, other])
+    except RuntimeError:
+        if sum(asked) <= 1000:
+            raise
+        return None, asked, None
+    return list(found), asked, leaf.grad
+
+
+@check("gradients", requires="partial_adjoints_add_up")
+def each_rule_is_asked_once(student, rng):
+    """one pass: each operator is asked for its gradients once, however many paths and inputs"""
+    got, asked, _ = student.probe(count_rules_asked, depth=int(rng.integers(25, 30)))
+    if max(asked) > 1:
+        often = "more than 1,000" if got is None else f"{max(asked)}"
+        raise Feedback(
+            f"In a graph of {len(asked)} operators and two inputs, one operator was asked for its "
+            f"gradients {often} times.",
+            hint="Its adjoint is complete when its turn comes, and the answer has a part for each "
+            "input. Why ask again?",
+        )
+    close(got, [np.full(2, 2.0 ** (len(asked) - 1))] * 2, called="gradients of doublings")
+
+
+@check("gradients", requires="partial_adjoints_add_up")
+def nothing_is_stored_on_the_values(student, rng):
+    """the `grad` of a leaf stays as it was"""
+    _, _, kept = student.probe(count_rules_asked, depth=3)
+    hint = "Where do your adjoints live while the sweep runs? Whose place is that?"
+    if kept is None:
+        raise Feedback("A leaf whose `grad` was 7 has None there after the sweep.", hint=hint)
+    close(kept, np.full(2, 7.0), called="`grad` of a leaf, after the sweep", hint=hint)
 
 
 @check("gradients")
@@ -635,13 +818,19 @@ def run_hessian_vector_product(which, x, v):
         t.grad = None
         return output
 
-    return hessian_vector_product(use_graph_up, leaf, mt.tensor(v))
+    direction = mt.tensor(v)
+    product = hessian_vector_product(use_graph_up, leaf, direction)
+    return product, leaf.detach(), direction.detach()
 
 
 def ask_hessian_product(student, which, x, v):
     """Return H v as the learner's function gives it, by the learner's sweeps."""
     with refuse_library_sweep("hessian_vector_product"):
-        return student.probe(run_hessian_vector_product, which=which, x=x, v=v)
+        product, *given = student.probe(run_hessian_vector_product, which=which, x=x, v=v)
+    close(
+        given, [x, v], called="[x, v] after hessian_vector_product", hint="Both are the caller's."
+    )
+    return product
 
 
 @check("hessian_vector_product")
@@ -678,30 +867,51 @@ def x_may_have_any_shape(student, rng):
 
 
 def record_places(x, v):
-    """Return where `f` was computed while H v was."""
+    """Return where `f` was computed while H v was, and how often its operator's rule was asked."""
     import minitorch as mt
 
-    places = []
+    places, asked = [], []
+
+    class Exp(mt.Op):
+        def compute(self, xp, x):
+            return xp.exp(x)
+
+        def gradient(self, out_grad, node):
+            asked.append(None)
+            return out_grad * node  # so the second sweep comes by as well
 
     def f(t):
         places.append(np.array(t.detach().numpy()))
-        return (t * t * t).sum()
+        return Exp()(t).sum()
 
     hessian_vector_product(f, mt.tensor(x, requires_grad=True), mt.tensor(v))
-    return places
+    return places, len(asked)
 
 
 @check("hessian_vector_product", requires="a_full_hessian")
 def f_is_computed_at_x_alone(student, rng):
     """f is computed at x and nowhere else: no differences"""
-    x, v = rng.normal(size=(2, 4))
-    places = student.probe(record_places, x=x, v=v)
+    x, v = rng.normal(size=(2, 9))
+    places, _ = student.probe(record_places, x=x, v=v)
     elsewhere = sum(not np.array_equal(place, x) for place in places)
     if elsewhere:
         raise Feedback(
             f"hessian_vector_product computed f at {elsewhere} places besides x.",
             hint="Differences lose digits. The slope that your sweep returns is more than numbers: "
             "what can be done with a value that has an op and inputs?",
+        )
+
+
+@check("hessian_vector_product", requires="a_full_hessian")
+def two_sweeps_are_enough(student, rng):
+    """two sweeps, however many elements x has: no matrix"""
+    x, v = rng.normal(size=(2, 9))
+    _, asked = student.probe(record_places, x=x, v=v)
+    if asked > 4:
+        raise Feedback(
+            f"For an x of 9 elements the operator of f was asked for its gradient {asked} times.",
+            hint="A sweep for each row makes the whole matrix. Of which single number is the "
+            "product a gradient?",
         )
 
 
@@ -721,12 +931,18 @@ def a_hessian_that_depends_on_the_place(student, rng):
 
 
 def run_sgd_step(arrays, grads, lr):
-    """Return (new values, whether each wants gradients, whether each has a history, old values and gradients)."""
+    """Return (new values, whether each wants gradients, whether each has a history, old values and gradients).
+
+    The step is the second of two from the same place. What is no list comes back as its type's name.
+    """
     import minitorch as mt
 
     leaves = [mt.tensor(a, requires_grad=True) for a in arrays]
     slopes = [leaf * 0.0 + mt.tensor(g) for leaf, g in zip(leaves, grads, strict=True)]
-    new = list(sgd_step(leaves, slopes, lr))
+    sgd_step(list(leaves), list(slopes), lr)
+    new = sgd_step(leaves, slopes, lr)
+    if not isinstance(new, (list, tuple)):
+        return type(new).__name__
     wants = [bool(p.requires_grad) for p in new]
     history = [p.op is not None for p in new]
     return [p.detach() for p in new], wants, history, [p.detach() for p in (*leaves, *slopes)]
@@ -735,7 +951,11 @@ def run_sgd_step(arrays, grads, lr):
 def ask_sgd_step(student, rng):
     arrays, grads = [[rng.normal(size=s) for s in ((2, 3), (3,))] for _ in range(2)]
     lr = float(rng.uniform(0.1, 0.9))
-    return arrays, grads, lr, student.probe(run_sgd_step, arrays=arrays, grads=grads, lr=lr)
+    got = student.probe(run_sgd_step, arrays=arrays, grads=grads, lr=lr)
+    if isinstance(got, str):
+        hint = "The loop reads them by index, and more than once."
+        raise Feedback(f"sgd_step returned a {got}, expected a list.", hint=hint)
+    return arrays, grads, lr, got
 
 
 @check("sgd_step")
@@ -743,8 +963,9 @@ def a_step_goes_against_the_gradient(student, rng):
     """each parameter moves by lr times its gradient, downhill"""
     arrays, grads, lr, (new, _, _, _) = ask_sgd_step(student, rng)
     expected = [a - lr * g for a, g in zip(arrays, grads, strict=True)]
-    hint = "The gradient points uphill, and lr says how far to go."
-    close(new, expected, called="sgd_step(parameters, grads, lr)", hint=hint)
+    hint = "The gradient points uphill, and lr says how far to go. A step knows no earlier one."
+    called = "the second sgd_step(parameters, grads, lr) from one place"
+    close(new, expected, called=called, hint=hint, same_dtype=True)
 
 
 @check("sgd_step", requires="a_step_goes_against_the_gradient")

@@ -529,3 +529,343 @@ def sgd_step(parameters, grads, lr):
             g *= lr
     moved = [p.detach() - g.detach() for p, g in zip(parameters, grads, strict=True)]
     return [mt.tensor(p.numpy(), requires_grad=True) for p in moved]
+
+
+# %% wrong="sums_to_a_number_by_item" question="sum_to_shape" check="the_sum_has_a_gradient" says="which of your lines forgets it"
+def sum_to_shape(grad, shape):
+    if shape == ():
+        return mt.tensor(grad.sum().item())
+    while grad.ndim > len(shape):
+        grad = grad.sum(dim=0)
+    for axis, size in enumerate(shape):
+        if size == 1 and grad.shape[axis] != 1:
+            grad = grad.sum(dim=axis, keepdim=True)
+    return grad
+
+
+# %% wrong="asks_the_library_to_sum" question="sum_to_shape" check="axes_in_front_are_summed_away" says="Write it out"
+def sum_to_shape(grad, shape):
+    from minitorch.ops.shaping.broadcasting import sum_to
+
+    return sum_to(grad, mt.zeros(*shape))
+
+
+# %% wrong="keeps_its_last_input" question="ExpOp" check="exp_gradient_follows_the_chain_rule" says="many values of a graph"
+class ExpOp(Op):
+    def __call__(self, x):
+        self.x = x
+        return super().__call__(x)
+
+    def compute(self, xp, x):
+        return xp.exp(x)
+
+    def gradient(self, out_grad, node):
+        return out_grad * mt.exp(self.x)
+
+
+# %% wrong="computes_in_single_precision" question="ExpOp" check="exp_computes" says="same dtype"
+class ExpOp(Op):
+    def compute(self, xp, x):
+        return xp.exp(x).astype(np.float32)
+
+    def gradient(self, out_grad, node):
+        return out_grad * mt.exp(node.inputs[0])
+
+
+# %% wrong="divides_the_product" question="MulOp" check="mul_gradients_cross_over" says="Whose value decides"
+class MulOp(Op):
+    def compute(self, xp, a, b):
+        return a * b
+
+    def gradient(self, out_grad, node):
+        a, b = node.inputs
+        return sum_to_shape(out_grad * node / a, a.shape), sum_to_shape(
+            out_grad * node / b, b.shape
+        )
+
+
+# %% wrong="squares_twice" question="MulOp" check="mul_gradients_cross_over" says="who adds up the two"
+class MulOp(Op):
+    def compute(self, xp, a, b):
+        return a * b
+
+    def gradient(self, out_grad, node):
+        a, b = node.inputs
+        if a is b:
+            return 2 * out_grad * a, 2 * out_grad * a
+        return sum_to_shape(out_grad * b, a.shape), sum_to_shape(out_grad * a, b.shape)
+
+
+# %% wrong="forgets_where_it_broadcasts" question="MulOp" check="mul_gradient_has_a_gradient" says="b broadcast"
+class MulOp(Op):
+    def compute(self, xp, a, b):
+        return a * b
+
+    def gradient(self, out_grad, node):
+        a, b = node.inputs
+        ga, gb = out_grad * b, out_grad * a
+        if a.shape != ga.shape:
+            ga = sum_to_shape(ga.detach(), a.shape)
+        if b.shape != gb.shape:
+            gb = sum_to_shape(gb.detach(), b.shape)
+        return ga, gb
+
+
+# %% wrong="raises_the_limit_of_recursion" question="topological_order" check="a_deep_graph_is_no_problem" says="a thousand calls deep"
+def topological_order(output):
+    import sys
+
+    sys.setrecursionlimit(10**6)
+    order, seen = [], set()
+
+    def visit(v):
+        if id(v) in seen:
+            return
+        seen.add(id(v))
+        for i in v.inputs:
+            visit(i)
+        order.append(v)
+
+    visit(output)
+    return order
+
+
+# %% wrong="searches_its_list" question="topological_order" check="the_work_grows_with_the_values" says="whether a value is known"
+def topological_order(output):
+    order = []
+    stack = [(output, False)]
+    while stack:
+        value, d = stack.pop()
+        if d:
+            if not any(value is o for o in order):
+                order.append(value)
+        elif not any(value is o for o in order):
+            stack.append((value, True))
+            stack.extend((v, False) for v in value.inputs)
+    return order
+
+
+# %% wrong="drops_repeats_at_the_end" question="topological_order" check="the_work_grows_with_the_values" says="along each path"
+def topological_order(output):
+    order, stack = [], [(output, False)]
+    while stack:
+        value, d = stack.pop()
+        if d:
+            order.append(value)
+        else:
+            stack.append((value, True))
+            stack.extend((v, False) for v in value.inputs)
+    return list({id(v): v for v in order}.values())
+
+
+# %% wrong="sorts_by_the_shortest_way" question="topological_order" check="inputs_stand_before_their_users" says="stands before one of its inputs"
+def topological_order(output):
+    depth, queue, vals = {id(output): 0}, [output], {id(output): output}
+    for v in queue:
+        for i in v.inputs:
+            if id(i) not in depth:
+                depth[id(i)] = depth[id(v)] + 1
+                vals[id(i)] = i
+                queue.append(i)
+    return sorted(vals.values(), key=lambda v: -depth[id(v)])
+
+
+# %% wrong="leaves_out_constants" question="topological_order" check="all_values_are_there" says="wants no gradient"
+def topological_order(output):
+    order, seen = [], set()
+    stack = [(output, False)]
+    while stack:
+        value, d = stack.pop()
+        if d:
+            order.append(value)
+        elif id(value) not in seen and value.requires_grad:
+            seen.add(id(value))
+            stack.append((value, True))
+            stack.extend((v, False) for v in value.inputs)
+    return order
+
+
+# %% wrong="looks_at_two_inputs" question="topological_order" check="all_values_are_there" says="three inputs"
+def topological_order(output):
+    order, seen = [], set()
+    stack = [(output, False)]
+    while stack:
+        value, d = stack.pop()
+        if d:
+            order.append(value)
+        elif id(value) not in seen:
+            seen.add(id(value))
+            stack.append((value, True))
+            stack.extend((v, False) for v in value.inputs[:2])
+    return order
+
+
+# %% wrong="forgets_a_leaf_alone" question="topological_order" check="all_values_are_there" says="a leaf is the output"
+def topological_order(output):
+    order, seen = [], set()
+    stack = [(output, False)]
+    while stack:
+        value, d = stack.pop()
+        if d:
+            order.append(value)
+        elif id(value) not in seen:
+            seen.add(id(value))
+            if value.op is None:
+                if value is output:
+                    return []
+                order.append(value)
+                continue
+            stack.append((value, True))
+            stack.extend((v, False) for v in value.inputs)
+    return order
+
+
+# %% wrong="leaves_out_the_output_itself" question="gradients" check="what_lies_between_has_a_gradient" says="if the output grows"
+def gradients(output, inputs):
+    adjoint = {}
+    start = mt.ones_like(output)
+    for value in reversed(topological_order(output)):
+        g = start if value is output else adjoint.get(id(value))
+        if value.op is None or g is None:
+            continue
+        partials = value.op.gradient(g, value)
+        if not isinstance(partials, tuple | list):
+            partials = (partials,)
+        for source, partial in zip(value.inputs, partials):
+            if partial is not None:
+                adjoint[id(source)] = (
+                    adjoint[id(source)] + partial if id(source) in adjoint else partial
+                )
+    return [adjoint.get(id(value), mt.zeros_like(value)) for value in inputs]
+
+
+# %% wrong="stops_at_what_is_asked_for" question="gradients" check="what_lies_between_has_a_gradient" says="x lies below s"
+def gradients(output, inputs):
+    wanted = {id(x) for x in inputs}
+    adjoint = {id(output): mt.ones_like(output)}
+    for value in reversed(topological_order(output)):
+        if value.op is None or id(value) not in adjoint or id(value) in wanted:
+            continue
+        partials = value.op.gradient(adjoint[id(value)], value)
+        if not isinstance(partials, tuple | list):
+            partials = (partials,)
+        for source, partial in zip(value.inputs, partials):
+            if partial is not None:
+                adjoint[id(source)] = (
+                    adjoint[id(source)] + partial if id(source) in adjoint else partial
+                )
+    return [adjoint.get(id(value), mt.zeros_like(value)) for value in inputs]
+
+
+# %% wrong="stores_on_the_values" question="gradients" check="nothing_is_stored_on_the_values" says="Whose place is that"
+def gradients(output, inputs):
+    order = topological_order(output)
+    for v in order:
+        v.grad = None
+    output.grad = mt.ones_like(output)
+    for value in reversed(order):
+        if value.op is None or value.grad is None:
+            continue
+        partials = value.op.gradient(value.grad, value)
+        if not isinstance(partials, tuple | list):
+            partials = (partials,)
+        for source, partial in zip(value.inputs, partials):
+            if partial is not None:
+                source.grad = partial if source.grad is None else source.grad + partial
+    return [v.grad if v.grad is not None else mt.zeros_like(v) for v in inputs]
+
+
+# %% wrong="asks_for_each_input" question="gradients" check="each_rule_is_asked_once" says="Why ask again"
+def gradients(output, inputs):
+    adjoint = {id(output): mt.ones_like(output)}
+    for value in reversed(topological_order(output)):
+        if value.op is None or id(value) not in adjoint:
+            continue
+        for n, source in enumerate(value.inputs):
+            partials = value.op.gradient(adjoint[id(value)], value)
+            partial = partials[n] if isinstance(partials, (tuple, list)) else partials
+            if partial is not None:
+                adjoint[id(source)] = (
+                    adjoint[id(source)] + partial if id(source) in adjoint else partial
+                )
+    return [adjoint.get(id(value), mt.zeros_like(value)) for value in inputs]
+
+
+# %% wrong="sweeps_for_each_input" question="gradients" check="each_rule_is_asked_once" says="Why ask again"
+def gradients(output, inputs):
+    def one(x):
+        adjoint = {id(output): mt.ones_like(output)}
+        for value in reversed(topological_order(output)):
+            if value.op is None or id(value) not in adjoint:
+                continue
+            partials = value.op.gradient(adjoint[id(value)], value)
+            if not isinstance(partials, tuple | list):
+                partials = (partials,)
+            for source, partial in zip(value.inputs, partials):
+                if partial is not None:
+                    adjoint[id(source)] = (
+                        adjoint[id(source)] + partial if id(source) in adjoint else partial
+                    )
+        return adjoint.get(id(x), mt.zeros_like(x))
+
+    return [one(x) for x in inputs]
+
+
+# %% wrong="follows_every_path" question="gradients" check="each_rule_is_asked_once" says="more than 1,000 times"
+def gradients(output, inputs):
+    total = {}
+    stack = [(output, mt.ones_like(output))]
+    while stack:
+        v, g = stack.pop()
+        total[id(v)] = total[id(v)] + g if id(v) in total else g
+        if v.op is None:
+            continue
+        ps = v.op.gradient(g, v)
+        ps = ps if isinstance(ps, (tuple, list)) else (ps,)
+        stack += [(i, p) for i, p in zip(v.inputs, ps) if p is not None]
+    return [total.get(id(x), mt.zeros_like(x)) for x in inputs]
+
+
+# %% wrong="a_sweep_for_each_element" question="hessian_vector_product" check="two_sweeps_are_enough" says="whole matrix"
+def hessian_vector_product(f, x, v):
+    (slope,) = gradients(f(x), [x])
+    flat = slope.reshape(-1)
+    vf = v.reshape(-1)
+    total = mt.zeros_like(x)
+    for i in range(flat.shape[0]):
+        total = total + gradients(flat[i] * vf[i], [x])[0]
+    return total
+
+
+# %% wrong="writes_into_v" question="hessian_vector_product" check="a_diagonal_hessian" says="Both are the caller's"
+def hessian_vector_product(f, x, v):
+    (slope,) = gradients(f(x), [x])
+    v *= slope
+    (product,) = gradients(v.sum(), [x])
+    return product
+
+
+# %% wrong="moves_in_single_precision" question="sgd_step" check="a_step_goes_against_the_gradient" says="dtype float32"
+def sgd_step(parameters, grads, lr):
+    return [
+        mt.tensor(
+            (p.detach().numpy() - lr * g.detach().numpy()).astype(np.float32), requires_grad=True
+        )
+        for p, g in zip(parameters, grads)
+    ]
+
+
+# %% wrong="yields_the_parameters" question="sgd_step" check="a_step_goes_against_the_gradient" says="read"
+def sgd_step(parameters, grads, lr):
+    for p, g in zip(parameters, grads):
+        yield mt.tensor((p.detach() - lr * g.detach()).numpy(), requires_grad=True)
+
+
+# %% wrong="remembers_the_last_step" question="sgd_step" check="a_step_goes_against_the_gradient" says="no earlier one"
+def sgd_step(parameters, grads, lr):
+    momentum = getattr(sgd_step, "v", None) or [0.0] * len(parameters)
+    sgd_step.v = momentum = [0.9 * m + g.detach().numpy() for m, g in zip(momentum, grads)]
+    return [
+        mt.tensor(p.detach().numpy() - lr * m, requires_grad=True)
+        for p, m in zip(parameters, momentum)
+    ]
