@@ -7,6 +7,7 @@ learner's code is in the functions that `probe` sends.
 import numpy as np
 
 from autograder.checks import Feedback, LabSettings, check, close
+from autograder.errors import StudentError
 
 WITHHELD = (
     *("torch:", "minitorch.nn:Linear", "lessons.language.modules:Linear"),
@@ -31,6 +32,7 @@ def describe_parameter(values):
 @check("Module")
 def a_parameter_is_a_tensor_that_wants_a_gradient(student, rng):
     """a Parameter is a float32 tensor with these values, which wants a gradient"""
+    student.probe(describe_parameter, values=[1.0, 2.0])  # a list, as later cells have it
     values = rng.normal(size=(2, 3))
     tensor, own, wants, history, got, dtype = student.probe(describe_parameter, values=values)
     if not (tensor and own):
@@ -46,28 +48,36 @@ def a_parameter_is_a_tensor_that_wants_a_gradient(student, rng):
 
 
 def walk_tree(arrays):
-    """Build a module with one of each, and return [(name, values)] of two walks."""
+    """Build a module with one of each, and return (names, values) of a walk, names of a second.
+
+    Between the two a parameter is added.
+    """
     import minitorch as mt
+
+    class Gain(Parameter):
+        pass
 
     class Leaf(Module):
         def __init__(self, weight, bias):
             self.rate = 0.5
             self.weight = Parameter(weight)
-            self.plain = mt.tensor(weight)
+            self.plain = mt.tensor(weight, requires_grad=True)
             self.bias = Parameter(bias)
 
     root = Module()
-    root.gain = Parameter(arrays[0])
+    root.gain = Gain(arrays[0])
     root.first = Leaf(arrays[1], arrays[2])
     root.nothing = None
     root.blocks = [Leaf(arrays[3], arrays[4]), 3, Leaf(arrays[5], arrays[6])]
     root.name = "root"
     root.last = Parameter(arrays[7])
+    root.last.requires_grad_(False)
     root.outer = Module()
     root.outer.inner = Module()
     root.outer.inner.deep = Parameter(arrays[8])
-    walks = [[(n, p.detach().numpy()) for n, p in root.named_parameters()] for _ in range(2)]
-    return [[n for n, _ in walks[0]], [v for _, v in walks[0]], [n for n, _ in walks[1]]]
+    first = [(n, p.detach().numpy()) for n, p in root.named_parameters()]
+    root.added = Parameter(arrays[0])
+    return [n for n, _ in first], [v for _, v in first], [n for n, _ in root.named_parameters()]
 
 
 TREE = [
@@ -79,7 +89,7 @@ TREE = [
 @check("Module", weight=3)
 def every_parameter_is_found_by_its_path(student, rng):
     """all parameters below a module are found, in order, with dotted names; nothing else is"""
-    arrays = [rng.normal(size=n) for n in rng.permutation(9) + 1]
+    arrays = [np.array(rng.normal()), *(rng.normal(size=n) for n in rng.permutation(8) + 1)]
     names, values, second_names = student.probe(walk_tree, arrays=arrays)
     missing = [name for name in TREE if name not in names]
     strange = [name for name in names if name not in TREE]
@@ -88,7 +98,8 @@ def every_parameter_is_found_by_its_path(student, rng):
             f"named_parameters: of {len(TREE)} names {len(missing)} are missing"
             f"{': ' + ', '.join(missing[:3]) if missing else ''}; "
             f"{len(strange)} do not belong{': ' + ', '.join(strange[:3]) if strange else ''}.",
-            hint="Parameters, modules, modules in lists; the name is the path, with dots.",
+            hint="Parameters, modules, modules in lists; the name is the path, with dots. What "
+            "makes a tensor a parameter is its class, and nothing else.",
         )
     if names != TREE:
         raise Feedback(
@@ -96,9 +107,10 @@ def every_parameter_is_found_by_its_path(student, rng):
             hint="In the order in which the attributes were set, children where they stand.",
         )
     close(values, arrays, called="values of named_parameters")
-    if second_names != names:
+    if second_names != [*names, "added"]:
         raise Feedback(
-            f"named_parameters: a second walk found {len(second_names)} of {len(names)}.",
+            f"named_parameters: a second walk, with one parameter more, found "
+            f"{len(second_names)} of {len(names) + 1}.",
             hint="What does the first walk leave behind? Each call begins anew.",
         )
 
@@ -139,6 +151,7 @@ def name_odd_trees(values):
     root = Module()
     root.rows = [[Parameter(values)], (Parameter(values), Module())]
     root.rows[1][1].w = Parameter(values)
+    root._own = Parameter(values)
     return [name for name, _ in root.named_parameters()], list(Module().named_parameters())
 
 
@@ -146,8 +159,8 @@ def name_odd_trees(values):
 def lists_of_lists_and_empty_modules(student, rng):
     """parameters in lists of lists are found; an empty module has none"""
     names, none = student.probe(name_odd_trees, values=rng.normal(size=2))
-    hint = "`parts` opens lists of lists for you."
-    close(names, ["rows.0.0", "rows.1.0", "rows.1.1.w"], called="names in lists", hint=hint)
+    hint = "`parts` opens lists of lists for you, and an underscore makes nobody a stranger."
+    close(names, ["rows.0.0", "rows.1.0", "rows.1.1.w", "_own"], called="names in lists", hint=hint)
     close(none, [], called="an empty module", hint=hint)
 
 
@@ -168,12 +181,20 @@ def run_layer(weight, bias, x):
 
 
 def run_layer_backward(x, arriving, seed):
-    """Return (W, gradients of x, W and b) of a new layer, for an adjoint of its output."""
+    """Return (W, gradients of x, W and b) of a new layer, for an adjoint of its output.
+
+    Another backward has been before, and its weights have doubled in place since.
+    """
     import numpy as np
 
     import minitorch as mt
 
     layer = Linear(x.shape[1], arriving.shape[1], np.random.default_rng(seed))
+    layer(mt.tensor(x)).sum().backward()
+    with mt.no_grad():
+        for p in layer.parameters():
+            p.grad = None
+            p *= 2.0
     inputs = mt.tensor(x, requires_grad=True)
     (layer(inputs) * mt.tensor(arriving)).sum().backward()
     grads = [p.grad for p in (inputs, layer.weight, layer.bias)]
@@ -183,7 +204,7 @@ def run_layer_backward(x, arriving, seed):
 @check("Linear", weight=2)
 def the_layer_computes_x_w_transposed_plus_b(student, rng):
     """the layer gives x W^T + b for any number of rows"""
-    for shape, n_out in (((5, 3), 4), ((4, 4), 4), ((2, 3, 6), 2)):
+    for shape, n_out in (((5, 3), 4), ((4, 4), 4), ((2, 3, 6), 2), ((3,), 2)):
         w, b, x = (
             rng.normal(size=s).astype(np.float32) for s in ((n_out, shape[-1]), (n_out,), shape)
         )
@@ -228,8 +249,13 @@ def weight_and_bias_are_parameters(student, rng):
 def the_layer_can_learn(student, rng):
     """gradients of the output arrive at x, weight and bias"""
     x, arriving = (rng.normal(size=s).astype(np.float32) for s in ((5, 4), (5, 3)))
-    w, grads = student.probe(run_layer_backward, x=x, arriving=arriving, seed=0)
-    hint = "Only operations on tensors are recorded: no .detach(), no .numpy() in forward."
+    hint = "Only operations on tensors are recorded: no .detach(), no .numpy() in forward. All of "
+    hint += "them happen there, anew for each x."
+    try:
+        w, grads = student.probe(run_layer_backward, x=x, arriving=arriving, seed=0)
+    except StudentError as error:
+        said = str(error).rstrip(". ")
+        raise Feedback(f"A second backward through the layer raised {said}.", hint=hint) from error
     expected = arriving @ w, arriving.T @ x, arriving.sum(axis=0)
     for name, grad, wanted in zip(("x", "weight", "bias"), grads, expected, strict=True):
         if grad is None:
@@ -284,11 +310,13 @@ def weights_are_drawn_from_the_generator(student, rng):
 # ---- 3. and 4. Optimizers
 
 
-def run_optimizer(name, arrays, grads, settings, rates):
+def run_optimizer(name, arrays, grads, settings, changes, spoils=False, others=False):
     """Take a step for each item of `grads`; a None in it leaves its parameter without gradient.
 
-    Return (values after each step, same objects in the same memory, the gradients of each step as
-    they are at the end).
+    Each step begins with its `changes` of the optimizer's attributes. With `spoils` a gradient
+    is overwritten behind its step; with `others` another optimizer, over other parameters, takes
+    its own steps in between. Return (values after each step, same objects in the same memory and
+    whether they still want gradients, the gradients of each step as they are at the end).
     """
     import numpy as np
 
@@ -297,33 +325,56 @@ def run_optimizer(name, arrays, grads, settings, rates):
     params = [Parameter(a) for a in arrays]
     before = [p.detach().numpy().ctypes.data for p in params]
     optimizer = globals()[name]((p for p in params), **settings)
+    strangers = [Parameter(np.ones_like(a)) for a in arrays]
+    other = globals()[name](strangers, **settings) if others else None
     path, grads_after = [], []
-    for step_grads, rate in zip(grads, rates, strict=True):
+    for step_grads, change in zip(grads, changes, strict=True):
         for p, g in zip(params, step_grads, strict=True):
             p.grad = None if g is None else mt.tensor(np.array(g, np.float32))
-        optimizer.lr = rate if rate is not None else optimizer.lr
+        for attribute, value in change.items():
+            setattr(optimizer, attribute, value)
         optimizer.step()
         path.append([p.detach().numpy().copy() for p in params])
         grads_after.append([p.grad for p in params])
+        for stranger in strangers if others else ():
+            stranger.grad = mt.ones_like(stranger.detach())
+        if others:
+            other.step()
+            other.step()
+        for p in params if spoils else ():
+            p.grad.numpy()[...] = 99.0
     left = [[None if g is None else g.numpy() for g in grads] for grads in grads_after]
-    return path, [p.detach().numpy().ctypes.data for p in params] == before, left
+    same = [p.detach().numpy().ctypes.data for p in params] == before
+    return path, (same, all(p.requires_grad and p.op is None for p in params)), left
 
 
-SHAPES = ((2, 3), (4,), (1,))
+SHAPES = ((2, 3), (4,), (1,), (4,))
 
 
 def draw_arrays_and_grads(rng, steps):
-    """Return (arrays, one list of gradients a step), float32."""
+    """Return (arrays, one list of gradients a step), float32; a gradient in the last is 0."""
     arrays = [rng.normal(size=s).astype(np.float32) for s in SHAPES]
     grads = [[rng.normal(size=s).astype(np.float32) for s in SHAPES] for _ in range(steps)]
+    grads[-1][3][:] = 0.0
     return arrays, grads
 
 
-def ask_optimizer(student, name, arrays, grads, rates=None, **settings):
-    rates = [None] * len(grads) if rates is None else rates
-    return student.probe(
-        run_optimizer, name=name, arrays=arrays, grads=grads, settings=settings, rates=rates
-    )
+def ask_optimizer(student, name, arrays, grads, changes=None, run=None, **settings):
+    """Run a learner's optimizer; `run` are further arguments of `run_optimizer`."""
+    inputs = {"arrays": arrays, "grads": grads, "changes": changes or [{} for _ in grads]}
+    return student.probe(run_optimizer, name=name, settings=settings, **inputs, **(run or {}))
+
+
+def require_place(name, state):
+    """Raise Feedback where a parameter has moved in memory, or cannot learn any more."""
+    same, leaves = state
+    if not same:
+        raise Feedback(f"After {name}.step() a parameter lies somewhere else.", hint="p -= ...")
+    if not leaves:
+        raise Feedback(
+            f"After {name}.step() a parameter is no leaf that wants a gradient.",
+            hint="The next backward needs it as it was. Who may write without being recorded?",
+        )
 
 
 def require_gradients(name, left):
@@ -345,15 +396,15 @@ def require_movement(name, arrays, path):
 
 
 def sgd(arrays, grads, rates, momentum, variant=""):
-    """The path of SGD in float64; `variant` names a mistake."""
+    """The path of SGD in float64; `variant` names a mistake, `momentum` may be one a step."""
     w = [a.astype(np.float64) for a in arrays]
     v = [np.zeros(a.shape) for a in arrays]
     path = []
-    for step_grads, lr in zip(grads, rates, strict=True):
+    for step_grads, lr, mu in zip(grads, rates, np.resize(momentum, len(grads)), strict=True):
         for i, g in enumerate(step_grads):
             if g is not None:
                 old = v[i]
-                v[i] = momentum * v[i] + ((1 - momentum) if variant == "mean" else 1.0) * g
+                v[i] = mu * v[i] + ((1 - mu) if variant == "mean" else 1.0) * g
                 w[i] = w[i] - lr * (old if variant == "late" else v[i])
         path.append([a.copy() for a in w])
     return path
@@ -391,7 +442,7 @@ def velocities_gather_gradients(student, rng):
     path, _, _ = ask_optimizer(student, "SGD", arrays, grads, lr=0.3, momentum=0.8)
     require_movement("SGD", arrays, path)
     explain_path("SGD with momentum 0.8", path, arrays, grads, 0.8, ("mean", "late"))
-    hint = "v <- momentum v + grad, one velocity a parameter, then w <- w - lr v."
+    hint = "v <- momentum v + grad, one velocity a parameter, then w <- w - lr v; zeros count."
     expected = sgd(arrays, grads, [0.3] * 4, 0.8)
     close(path, expected, called="SGD, momentum 0.8, step and parameter ", hint=hint)
 
@@ -400,9 +451,8 @@ def velocities_gather_gradients(student, rng):
 def parameters_stay_where_they_are(student, rng):
     """the parameters are changed in their own memory"""
     arrays, grads = draw_arrays_and_grads(rng, 2)
-    _, same, _ = ask_optimizer(student, "SGD", arrays, grads, lr=0.3, momentum=0.5)
-    if not same:
-        raise Feedback("After SGD.step() a parameter lies somewhere else.", hint="p -= ...")
+    _, state, _ = ask_optimizer(student, "SGD", arrays, grads, lr=0.3, momentum=0.5)
+    require_place("SGD", state)
 
 
 @check("SGD", requires="velocities_gather_gradients")
@@ -413,6 +463,11 @@ def gradients_are_left_alone(student, rng):
     require_gradients("SGD", grads_after)
     hint = "Is the velocity an array of its own, or is it the gradient under another name?"
     close(grads_after, grads, called="gradients after SGD.step(), step and parameter ", hint=hint)
+    settings = {"lr": 0.3, "momentum": 0.5, "run": {"spoils": True}}
+    path, _, _ = ask_optimizer(student, "SGD", arrays, grads, **settings)
+    expected = sgd(arrays, grads, [0.3] * 3, 0.5)
+    called = "SGD where gradients are overwritten behind each step, step and parameter "
+    close(path, expected, called=called, hint=hint)
 
 
 @check("SGD", requires="velocities_gather_gradients")
@@ -434,10 +489,11 @@ def without_a_gradient_nothing_moves(student, rng):
 
 @check("SGD", hidden=True, requires="velocities_gather_gradients")
 def the_learning_rate_may_change(student, rng):
-    """a learning rate that is set between two steps counts from then on"""
+    """a learning rate or momentum that is set between two steps counts from then on"""
     arrays, grads = draw_arrays_and_grads(rng, 3)
     rates = [0.3, 0.1, 0.7]
-    path, _, _ = ask_optimizer(student, "SGD", arrays, grads, rates, lr=9.0, momentum=0.9)
+    changes = [{"lr": rate} for rate in rates]
+    path, _, _ = ask_optimizer(student, "SGD", arrays, grads, changes, lr=9.0, momentum=0.9)
     hint = "Schedules set optimizer.lr: read it in each step, and keep it out of the velocity."
     close(
         path,
@@ -445,6 +501,30 @@ def the_learning_rate_may_change(student, rng):
         called="SGD with a schedule, step and parameter ",
         hint=hint,
     )
+    mus = [0.9, 0.2, 0.6]
+    path, _, _ = ask_optimizer(
+        student, "SGD", arrays, grads, [{"momentum": mu} for mu in mus], lr=0.3, momentum=0.9
+    )
+    hint = "Schedules set optimizer.momentum as well: read it in each step."
+    close(
+        path,
+        sgd(arrays, grads, [0.3] * 3, mus),
+        called="SGD with a schedule of momentum, step and parameter ",
+        hint=hint,
+    )
+
+
+APART = "Two optimizers in one program: what do they share, and whose should it be?"
+
+
+@check("SGD", requires="velocities_gather_gradients")
+def another_sgd_changes_nothing(student, rng):
+    """two optimizers know nothing of each other"""
+    arrays, grads = draw_arrays_and_grads(rng, 3)
+    settings = {"lr": 0.3, "momentum": 0.5, "run": {"others": True}}
+    path, _, _ = ask_optimizer(student, "SGD", arrays, grads, **settings)
+    expected = sgd(arrays, grads, [0.3] * 3, 0.5)
+    close(path, expected, called="SGD beside another SGD, step and parameter ", hint=APART)
 
 
 def adam(arrays, grads, lr, betas, eps, variant="", rates=None):
@@ -492,7 +572,10 @@ def each_step_follows_the_formulas(student, rng):
         other = adam(arrays, grads, **ADAM, variant=variant)
         if all(np.allclose(p, o, rtol=1e-5, atol=1e-6) for p, o in zip(path[1], other[1])):
             raise Feedback("Adam is wrong in one of its first two steps.", hint=hint)
-    hint = "Two means, each corrected by its own 1 - beta^t; the root of the second below."
+    hint = (
+        "Two means for each parameter, also where its gradient is zeros, each corrected by its own "
+    )
+    hint += "1 - beta^t; the root of the second below."
     close(path, adam(arrays, grads, **ADAM), called="Adam, step and parameter ", hint=hint)
 
 
@@ -510,9 +593,8 @@ def the_first_step_has_length_lr(student, rng):
 def adam_leaves_gradients_and_memory_alone(student, rng):
     """gradients are the same afterwards, and parameters stay in their memory"""
     arrays, grads = draw_arrays_and_grads(rng, 3)
-    _, same, grads_after = ask_optimizer(student, "Adam", arrays, grads, **ADAM)
-    if not same:
-        raise Feedback("After Adam.step() a parameter lies somewhere else.", hint="p -= ...")
+    _, state, grads_after = ask_optimizer(student, "Adam", arrays, grads, **ADAM)
+    require_place("Adam", state)
     require_gradients("Adam", grads_after)
     hint = "Which of your steps in place begins with the gradient itself?"
     close(grads_after, grads, called="gradients after Adam.step(), step and parameter ", hint=hint)
@@ -541,13 +623,23 @@ def adam_reads_lr_in_each_step(student, rng):
     """self.lr may be changed between steps, as a schedule does"""
     arrays, grads = draw_arrays_and_grads(rng, 4)
     rates = [0.05, 0.02, 0.1, 0.01]
-    path, _, _ = ask_optimizer(student, "Adam", arrays, grads, rates, **ADAM)
+    changes = [{"lr": rate} for rate in rates]
+    path, _, _ = ask_optimizer(student, "Adam", arrays, grads, changes, **ADAM)
     close(
         path,
         adam(arrays, grads, **ADAM, rates=rates),
         called="Adam with a schedule, step and parameter ",
         hint="Schedules set optimizer.lr: read it in each step.",
     )
+
+
+@check("Adam", requires="each_step_follows_the_formulas")
+def another_adam_changes_nothing(student, rng):
+    """two optimizers know nothing of each other"""
+    arrays, grads = draw_arrays_and_grads(rng, 3)
+    path, _, _ = ask_optimizer(student, "Adam", arrays, grads, run={"others": True}, **ADAM)
+    expected = adam(arrays, grads, **ADAM)
+    close(path, expected, called="Adam beside another Adam, step and parameter ", hint=APART)
 
 
 # ---- 5. The network and the step
@@ -662,6 +754,7 @@ def run_train_step(w, batches, lr, stale):
 
     class Product:
         def forward(self, x):
+            calls.append("forward")
             return x @ weight
 
         __call__ = forward
@@ -717,6 +810,12 @@ def the_optimizer_sees_the_gradient_of_this_batch(student, rng):
             f"Three calls of train_step made {calls.count('step')} steps of the optimizer.",
             hint="Old gradients away, forward, loss, backward: what is left to do?",
         )
+    if calls.count("forward") != 3:
+        raise Feedback(
+            f"Three calls of train_step asked the model {calls.count('forward')} times.",
+            hint="The loss that is returned and the one that backward() starts from: how many "
+            "runs of the model do the two need?",
+        )
     if np.allclose(step_grads[0], 0.0):
         raise Feedback(
             "When the optimizer stepped there was no gradient.",
@@ -768,6 +867,8 @@ def run_in_graph(start, grads, lr, momentum, pull):
         v = tf.Variable(np.zeros_like(start))
         fed_grad = tf.placeholder(tf.float64, start.shape)
         node = momentum_in_graph(w, v, w + fed_grad if pull else fed_grad, lr, momentum)
+        if isinstance(node, list | tuple):
+            return type(node).__name__
         with tf.Session() as session:
             session.run(tf.initialize_all_variables())
             results = []
@@ -792,6 +893,11 @@ def the_weight_moves_by_the_new_velocity(student, rng):
     """each run writes the velocity, then moves the weight by it"""
     start, grads = rng.normal(size=3), list(rng.normal(size=(4, 3)))
     got = student.probe(run_in_graph, start=start, grads=grads, lr=0.2, momentum=0.7, pull=False)
+    if isinstance(got, str):
+        raise Feedback(
+            f"momentum_in_graph returned a {got}, expected one node.",
+            hint="Which of your nodes needs all others, so that running it runs them?",
+        )
     if all(np.array_equal(w, start) for w, _ in got):
         raise Feedback(
             "After four runs of the node the weight is what it was.",

@@ -148,7 +148,7 @@ class Module:
         return (parameter for _, parameter in self.named_parameters())
 
 
-# %% wrong="remembers_for_ever" question="Module" check="every_parameter_is_found_by_its_path" says="a second walk found 0"
+# %% wrong="remembers_for_ever" question="Module" check="every_parameter_is_found_by_its_path" says="What does the first walk leave behind"
 class Parameter(mt.Tensor):
     def __init__(self, values):
         super().__init__(values)
@@ -748,3 +748,400 @@ def momentum_in_graph(w, v, grad, lr, momentum):
 def momentum_in_graph(w, v, grad, lr, momentum):
     new = tf.assign_add(v, momentum * v + grad)
     return tf.assign_sub(w, lr * new)
+
+
+# %% wrong="takes_what_wants_a_gradient" question="Module" check="every_parameter_is_found_by_its_path" says="is its class"
+class Parameter(mt.Tensor):
+    def __init__(self, values):
+        super().__init__(values)
+        self.requires_grad_()
+
+
+class Module:
+    def __call__(self, *inputs):
+        return self.forward(*inputs)
+
+    def named_parameters(self, prefix="", seen=None):
+        seen = set() if seen is None else seen
+        for attribute, value in vars(self).items():
+            for name, part in parts(prefix + attribute, value):
+                if isinstance(part, Module):
+                    yield from part.named_parameters(f"{name}.", seen)
+                elif isinstance(part, mt.Tensor) and part.requires_grad and id(part) not in seen:
+                    seen.add(id(part))
+                    yield name, part
+
+    def parameters(self):
+        return (parameter for _, parameter in self.named_parameters())
+
+
+# %% wrong="knows_no_subclass" question="Module" check="every_parameter_is_found_by_its_path" says="are missing: gain"
+class Parameter(mt.Tensor):
+    def __init__(self, values):
+        super().__init__(values)
+        self.requires_grad_()
+
+
+class Module:
+    def __call__(self, *inputs):
+        return self.forward(*inputs)
+
+    def named_parameters(self, prefix="", seen=None):
+        seen = set() if seen is None else seen
+        for attribute, value in vars(self).items():
+            for name, part in parts(prefix + attribute, value):
+                if isinstance(part, Module):
+                    yield from part.named_parameters(f"{name}.", seen)
+                elif type(part) is Parameter and id(part) not in seen:
+                    seen.add(id(part))
+                    yield name, part
+
+    def parameters(self):
+        return (parameter for _, parameter in self.named_parameters())
+
+
+# %% wrong="leaves_out_what_is_frozen" question="Module" check="every_parameter_is_found_by_its_path" says="missing: last"
+class Parameter(mt.Tensor):
+    def __init__(self, values):
+        super().__init__(values)
+        self.requires_grad_()
+
+
+class Module:
+    def __call__(self, *inputs):
+        return self.forward(*inputs)
+
+    def named_parameters(self, prefix="", seen=None):
+        seen = set() if seen is None else seen
+        for attribute, value in vars(self).items():
+            for name, part in parts(prefix + attribute, value):
+                if isinstance(part, Module):
+                    yield from part.named_parameters(f"{name}.", seen)
+                elif isinstance(part, Parameter) and id(part) not in seen and part.requires_grad:
+                    seen.add(id(part))
+                    yield name, part
+
+    def parameters(self):
+        return (parameter for _, parameter in self.named_parameters())
+
+
+# %% wrong="walks_once" question="Module" check="every_parameter_is_found_by_its_path" says="with one parameter more"
+class Parameter(mt.Tensor):
+    def __init__(self, values):
+        super().__init__(values)
+        self.requires_grad_()
+
+
+class Module:
+    def __call__(self, *inputs):
+        return self.forward(*inputs)
+
+    def named_parameters(self, prefix="", seen=None):
+        if not hasattr(self, "_cache"):
+            self._cache = list(self._walk(prefix, seen))
+        return iter(self._cache)
+
+    def _walk(self, prefix="", seen=None):
+        seen = set() if seen is None else seen
+        for attribute, value in vars(self).items():
+            for name, part in parts(prefix + attribute, value):
+                if isinstance(part, Module):
+                    yield from part._walk(f"{name}.", seen)
+                elif isinstance(part, Parameter) and id(part) not in seen:
+                    seen.add(id(part))
+                    yield name, part
+
+    def parameters(self):
+        return (parameter for _, parameter in self.named_parameters())
+
+
+# %% wrong="passes_over_underscores" question="Module" check="lists_of_lists_and_empty_modules" says="an underscore"
+class Parameter(mt.Tensor):
+    def __init__(self, values):
+        super().__init__(values)
+        self.requires_grad_()
+
+
+class Module:
+    def __call__(self, *inputs):
+        return self.forward(*inputs)
+
+    def named_parameters(self, prefix="", seen=None):
+        seen = set() if seen is None else seen
+        for attribute, value in vars(self).items():
+            if attribute.startswith("_"):
+                continue
+            for name, part in parts(prefix + attribute, value):
+                if isinstance(part, Module):
+                    yield from part.named_parameters(f"{name}.", seen)
+                elif isinstance(part, Parameter) and id(part) not in seen:
+                    seen.add(id(part))
+                    yield name, part
+
+    def parameters(self):
+        return (parameter for _, parameter in self.named_parameters())
+
+
+# %% wrong="takes_arrays_alone" question="Module" check="a_parameter_is_a_tensor_that_wants_a_gradient" says="AttributeError"
+class Parameter(mt.Tensor):
+    def __init__(self, values):
+        super().__init__(values.astype(np.float32))
+        self.requires_grad_()
+
+
+class Module:
+    def __call__(self, *inputs):
+        return self.forward(*inputs)
+
+    def named_parameters(self, prefix="", seen=None):
+        seen = set() if seen is None else seen
+        for attribute, value in vars(self).items():
+            for name, part in parts(prefix + attribute, value):
+                if isinstance(part, Module):
+                    yield from part.named_parameters(f"{name}.", seen)
+                elif isinstance(part, Parameter) and id(part) not in seen:
+                    seen.add(id(part))
+                    yield name, part
+
+    def parameters(self):
+        return (parameter for _, parameter in self.named_parameters())
+
+
+# %% wrong="leaves_out_a_number" question="Module" check="every_parameter_is_found_by_its_path" says="missing: gain"
+class Parameter(mt.Tensor):
+    def __init__(self, values):
+        super().__init__(values)
+        self.requires_grad_()
+
+
+class Module:
+    def __call__(self, *inputs):
+        return self.forward(*inputs)
+
+    def named_parameters(self, prefix="", seen=None):
+        seen = set() if seen is None else seen
+        for attribute, value in vars(self).items():
+            for name, part in parts(prefix + attribute, value):
+                if isinstance(part, Module):
+                    yield from part.named_parameters(f"{name}.", seen)
+                elif isinstance(part, Parameter) and len(part.shape) > 0 and id(part) not in seen:
+                    seen.add(id(part))
+                    yield name, part
+
+    def parameters(self):
+        return (parameter for _, parameter in self.named_parameters())
+
+
+# %% wrong="a_bias_of_one_row" question="Linear" check="the_layer_computes_x_w_transposed_plus_b" says="Linear on x (3,)"
+class Linear(Module):
+    def __init__(self, n_in, n_out, rng):
+        self.weight = Parameter(rng.normal(size=(n_out, n_in)) * np.sqrt(2 / n_in))
+        self.bias = Parameter(np.zeros(n_out))
+
+    def forward(self, x):
+        return x @ self.weight.T + self.bias.reshape(1, -1)
+
+
+# %% wrong="the_first_velocity_is_their_memory" question="SGD" check="gradients_are_left_alone" says="overwritten behind each step"
+class SGD(Optimizer):
+    def __init__(self, parameters, lr, momentum=0.0):
+        super().__init__(parameters)
+        self.lr = lr
+        self.momentum = momentum
+        self.state = {}
+
+    def step(self):
+        with mt.no_grad():
+            for i, p in enumerate(self.parameters):
+                if p.grad is None:
+                    continue
+                v = self.momentum * self.state[i] + p.grad if i in self.state else p.grad
+                self.state[i] = v
+                p.sub_(self.lr * v)
+
+
+# %% wrong="keeps_its_first_momentum" question="SGD" check="the_learning_rate_may_change" says="optimizer.momentum"
+class SGD(Optimizer):
+    def __init__(self, parameters, lr, momentum=0.0):
+        super().__init__(parameters)
+        self.lr = lr
+        self.momentum = momentum
+        self.velocities = [mt.zeros_like(p.detach()) for p in self.parameters]
+        self._m = momentum
+
+    def step(self):
+        with mt.no_grad():
+            for p, v in zip(self.parameters, self.velocities):
+                if p.grad is None:
+                    continue
+                v *= self._m
+                v += p.grad
+                p -= self.lr * v
+
+
+# %% wrong="one_velocity_for_each_shape" question="SGD" check="velocities_gather_gradients" says="one velocity a parameter"
+class SGD(Optimizer):
+    def __init__(self, parameters, lr, momentum=0.0):
+        super().__init__(parameters)
+        self.lr = lr
+        self.momentum = momentum
+        self.v = {}
+
+    def step(self):
+        with mt.no_grad():
+            for p in self.parameters:
+                if p.grad is None:
+                    continue
+                v = self.v.setdefault(p.shape, mt.zeros_like(p.detach()))
+                v *= self.momentum
+                v += p.grad
+                p -= self.lr * v
+
+
+# %% wrong="passes_over_a_gradient_of_zeros" question="SGD" check="velocities_gather_gradients" says="zeros count"
+class SGD(Optimizer):
+    def __init__(self, parameters, lr, momentum=0.0):
+        super().__init__(parameters)
+        self.lr = lr
+        self.momentum = momentum
+        self.velocities = [mt.zeros_like(p.detach()) for p in self.parameters]
+
+    def step(self):
+        with mt.no_grad():
+            for p, v in zip(self.parameters, self.velocities):
+                if p.grad is None or not np.any(p.grad.numpy()):
+                    continue
+                v *= self.momentum
+                v += p.grad
+                p -= self.lr * v
+
+
+# %% wrong="parameters_that_stop_learning" question="SGD" check="parameters_stay_where_they_are" says="Who may write"
+class SGD(Optimizer):
+    def __init__(self, parameters, lr, momentum=0.0):
+        super().__init__(parameters)
+        self.lr = lr
+        self.momentum = momentum
+        self.velocities = [mt.zeros_like(p.detach()) for p in self.parameters]
+
+    def step(self):
+        for p, v in zip(self.parameters, self.velocities):
+            if p.grad is None:
+                continue
+            p.requires_grad = False
+            v *= self.momentum
+            v += p.grad
+            p -= self.lr * v
+
+
+# %% wrong="velocities_of_the_class" question="SGD" check="another_sgd_changes_nothing" says="what do they share"
+class SGD(Optimizer):
+    def __init__(self, parameters, lr, momentum=0.0):
+        super().__init__(parameters)
+        self.lr = lr
+        self.momentum = momentum
+        self.velocities = SGD.__dict__.get("cache") or [
+            mt.zeros_like(p.detach()) for p in self.parameters
+        ]
+        SGD.cache = self.velocities
+
+    def step(self):
+        with mt.no_grad():
+            for p, v in zip(self.parameters, self.velocities):
+                if p.grad is None:
+                    continue
+                v *= self.momentum
+                v += p.grad
+                p -= self.lr * v
+
+
+# %% wrong="counts_for_all_optimizers" question="Adam" check="another_adam_changes_nothing" says="what do they share"
+class Adam(Optimizer):
+    def __init__(self, parameters, lr=1e-3, betas=(0.9, 0.999), eps=1e-8):
+        super().__init__(parameters)
+        self.lr = lr
+        self.betas = betas
+        self.eps = eps
+        Adam.t = 0
+        self.means = [mt.zeros_like(p.detach()) for p in self.parameters]
+        self.squares = [mt.zeros_like(p.detach()) for p in self.parameters]
+
+    def step(self):
+        Adam.t += 1
+        b1, b2 = self.betas
+        with mt.no_grad():
+            for p, m, s in zip(self.parameters, self.means, self.squares):
+                if p.grad is not None:
+                    m *= b1
+                    m += (1 - b1) * p.grad
+                    s *= b2
+                    s += (1 - b2) * p.grad * p.grad
+                    root = mt.sqrt(s / (1 - b2**Adam.t)) + self.eps
+                    p -= self.lr / (1 - b1**Adam.t) * m / root
+
+
+# %% wrong="asks_the_model_twice" question="train_step" check="the_optimizer_sees_the_gradient_of_this_batch" says="asked the model 6 times"
+def train_step(model, optimizer, x, y):
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    loss = F.cross_entropy(model(x), y).item()
+    optimizer.step()
+    return loss
+
+
+# %% wrong="returns_both_nodes" question="momentum_in_graph" check="the_weight_moves_by_the_new_velocity" says="expected one node"
+def momentum_in_graph(w, v, grad, lr, momentum):
+    new = tf.assign(v, momentum * v + grad)
+    return [new, tf.assign_sub(w, lr * new)]
+
+
+# %% wrong="two_means_for_each_shape" question="Adam" check="each_step_follows_the_formulas" says="Two means for each parameter"
+class Adam(Optimizer):
+    def __init__(self, parameters, lr=1e-3, betas=(0.9, 0.999), eps=1e-8):
+        super().__init__(parameters)
+        self.lr = lr
+        self.betas = betas
+        self.eps = eps
+        self.t = 0
+        self.m = {}
+        self.s = {}
+
+    def step(self):
+        self.t += 1
+        b1, b2 = self.betas
+        with mt.no_grad():
+            for p in self.parameters:
+                if p.grad is None:
+                    continue
+                m = self.m.setdefault(p.shape, mt.zeros_like(p.detach()))
+                s = self.s.setdefault(p.shape, mt.zeros_like(p.detach()))
+                m *= b1
+                m += (1 - b1) * p.grad
+                s *= b2
+                s += (1 - b2) * p.grad * p.grad
+                p -= self.lr / (1 - b1**self.t) * m / (mt.sqrt(s / (1 - b2**self.t)) + self.eps)
+
+
+# %% wrong="rests_where_the_gradient_is_zero" question="Adam" check="each_step_follows_the_formulas" says="Two means for each parameter"
+class Adam(Optimizer):
+    def __init__(self, parameters, lr=1e-3, betas=(0.9, 0.999), eps=1e-8):
+        super().__init__(parameters)
+        self.lr = lr
+        self.betas = betas
+        self.eps = eps
+        self.t = 0
+        self.means = [mt.zeros_like(p.detach()) for p in self.parameters]
+        self.squares = [mt.zeros_like(p.detach()) for p in self.parameters]
+
+    def step(self):
+        self.t += 1
+        b1, b2 = self.betas
+        with mt.no_grad():
+            for p, m, s in zip(self.parameters, self.means, self.squares):
+                if p.grad is not None and np.any(p.grad.numpy()):
+                    m *= b1
+                    m += (1 - b1) * p.grad
+                    s *= b2
+                    s += (1 - b2) * p.grad * p.grad
+                    root = mt.sqrt(s / (1 - b2**self.t)) + self.eps
+                    p -= self.lr / (1 - b1**self.t) * m / root
