@@ -30,18 +30,18 @@ def recorded(shapes, number, dtype):
     runs = []
 
     class Weighted(Op):
-        name = "weighted"
+        name = "weigh"
 
         def compute(self, xp, *arrays):
             runs.append(len(arrays))
             return np.zeros(2)
 
         def infer(self, *specs):
-            shape = (len(specs), *specs[-1].shape[1:])
-            return Spec(shape, np.dtype(dtype))
+            return Spec((specs[0].shape[0], len(specs), *specs[-1].shape[1:]), specs[-1].dtype)
 
     op = Weighted()
-    sources = [Placeholder(shape, f"p{i}") for i, shape in enumerate(shapes)]
+    sources = [Placeholder(shape, f"p{i}") for i, shape in enumerate(shapes[:-1])]
+    sources.append(Node(None, (), shapes[-1], dtype, "last"))
     inputs = [sources[0], number, *sources[1:]]
     node = record(op, inputs)
     if not isinstance(node, Node):
@@ -59,6 +59,8 @@ def recorded(shapes, number, dtype):
         "dtype": str(node.dtype),
         "name": node.name,
         "ran": runs,
+        "new": record(op, sources) is not record(op, sources),
+        "twice": len(record(op, [sources[0], sources[0]]).inputs),
     }
 
 
@@ -90,7 +92,7 @@ def a_node_remembers_operator_and_inputs(student, rng):
 @check("record", requires="a_node_remembers_operator_and_inputs")
 def whole_numbers_and_arrays_become_constants(student, rng):
     """an array and an integer become constants as well"""
-    for value in (rng.normal(size=2).astype(np.float32), int(rng.integers(2, 9))):
+    for value in (rng.normal(size=2).astype(np.float32), int(rng.integers(2, 9)), 0):
         must_hold_its_inputs(*look_at(student, rng, value))
 
 
@@ -129,10 +131,27 @@ def shape_and_dtype_are_inferred(student, rng):
     must_be_a_node(facts)
     close(
         [facts["shape"], facts["dtype"], facts["name"]],
-        [[4, *shapes[-1][1:]], dtype, "weighted"],
+        [[None, 4, *shapes[-1][1:]], dtype, "weigh"],
         called="record: [shape, dtype, name]",
         hint="The operator knows what its result looks like, not the inputs: op.infer, op.name.",
     )
+
+
+@check("record", requires="a_node_remembers_operator_and_inputs")
+def each_call_makes_a_node(student, rng):
+    """each call makes a node of its own, and one node may be both inputs"""
+    *_, facts = look_at(student, rng)
+    if facts["twice"] != 2:
+        raise Feedback(
+            f"record(op, [p, p]) has {facts['twice']} input.",
+            hint="x * x has two inputs, and both are x.",
+        )
+    if not facts["new"]:
+        raise Feedback(
+            "record(op, inputs), called twice, gave one node.",
+            hint="Two operators may have one name, and two calls mean two nodes: who knows that "
+            "an operator gives the same each time it runs?",
+        )
 
 
 @check("record", requires="a_node_remembers_operator_and_inputs")
@@ -162,14 +181,25 @@ def a_wrong_shape_is_found_at_once(student, rng):
 # 2. needed, evaluate
 
 
-def order_of(parents, fetches, fed, times=1):
+def order_of(parents, fetches, fed, times=1, lines=None):
     """Build a graph, node i from its parents; return `needed` as indices (-1: a stranger).
 
-    It is asked `times` times with one list of fetches, and the last answer counts.
+    It is asked `times` times with one list of fetches, and the last answer counts. With `lines`
+    the answer may run so many lines, and what comes back is how many it has run: -1 is more than
+    that. Python's limit of recursion comes back where it has changed.
 
     No list of the nodes is left when the order is asked for, as it would be the answer.
     """
+    import sys
+
     from minitorch.op import Op
+
+    def count(frame, event, argument):
+        nonlocal ran
+        ran += event == "line"
+        if ran > lines:
+            raise RuntimeError("too many lines")
+        return count
 
     def built():
         nodes = []
@@ -179,10 +209,23 @@ def order_of(parents, fetches, fed, times=1):
         place = {id(node): i for i, node in enumerate(nodes)}
         return [nodes[i] for i in fetches], {nodes[i]: None for i in fed}, place
 
-    asked, feeds, place = built()
-    for _ in range(times):
-        needed_nodes = needed(asked, feeds)
-    return [place.get(id(node), -1) for node in needed_nodes]
+    (asked, feeds, place), ran, before = built(), 0, sys.gettrace()
+    limit = sys.getrecursionlimit()
+    if lines is not None:
+        sys.settrace(count)
+    try:
+        for _ in range(times):
+            needed_nodes = needed(asked, feeds)
+    except RuntimeError:
+        if lines is None or ran <= lines:
+            raise
+        return -1
+    finally:
+        sys.settrace(before)
+        raised, _ = sys.getrecursionlimit(), sys.setrecursionlimit(limit)
+    if lines is not None:
+        return ran
+    return [place.get(id(node), -1) for node in needed_nodes] if raised == limit else raised
 
 
 def must_run(parents, fetches, fed):
@@ -247,7 +290,8 @@ def inputs_come_before_users_and_once(student, rng):
 def nothing_behind_a_fed_node(student, rng):
     """a fed node is there, and what only it needs is not"""
     chain, fork = ([[], [0], [1], [2]], [3], [2]), ([[], [0], [0]], [1], [2])
-    for parents, fetches, fed in [chain, fork, *some_graphs(rng)]:
+    itself = [[], [0], [1], [2]], [3, 2], [2]
+    for parents, fetches, fed in [chain, fork, itself, *some_graphs(rng)]:
         order = student.probe(order_of, parents=parents, fetches=fetches, fed=fed)
         right = must_run(parents, fetches, fed)
         if set(fed) & set(order) - right:
@@ -286,17 +330,37 @@ def a_deep_graph_is_no_problem(student, rng):
     """a chain of 20,000 nodes works, so nothing recurses"""
     depth = 20_000
     parents = [[]] + [[i] for i in range(depth)]
+    hint = "Python's own stack is a thousand calls deep. Who else could remember where to go on?"
     try:
         order = student.probe(order_of, parents=parents, fetches=[depth], fed=[])
     except StudentError as error:
-        hint = (
-            "Python's own stack is a thousand calls deep. Who else could remember where to go on?"
-        )
         raise Feedback(
             f"A chain of 20,000 nodes raised {str(error).rstrip('. ')}.", hint=hint
         ) from error
+    if isinstance(order, int):
+        raise Feedback(f"needed has moved Python's limit of recursion to {order:,}.", hint=hint)
     if order != list(range(depth + 1)):
         raise Feedback("A chain of 20,000 nodes comes out in another order.")
+
+
+@check("needed", requires="what_the_fetches_depend_on_is_there")
+def the_work_grows_with_the_nodes(student, rng):
+    """ten times as many nodes take ten times as many lines of work, however many paths"""
+
+    def lines_run(parents, allowed):
+        inputs = {"parents": parents, "fetches": [len(parents) - 1], "fed": []}
+        ran = student.probe(order_of, lines=allowed, **inputs)
+        if ran < 0:
+            raise Feedback(
+                f"A graph of {len(parents)} nodes had you run more than {allowed:,} lines.",
+                hint="Each node and each edge is looked at once. How much do you go through to "
+                "see whether a node is known, or how often along each path?",
+            )
+        return ran
+
+    for order in ((0, 1), (1, 0)):
+        small, large = ([[], [0], *np.add.outer(range(n), order).tolist()] for n in (58, 598))
+        lines_run(large, 15 * lines_run(small, 20_000))
 
 
 def evaluated(x, w, c, fed, twice):
@@ -325,6 +389,8 @@ def evaluated(x, w, c, fed, twice):
     feeds = {p: w if fed == "v" else x}
     if fed is not None:
         feeds[scaled.inputs[1] if fed == "c" else named[fed]] = x
+    evaluate([total], {**feeds, p: x + 1.0}, {v: w - 1.0})
+    runs.clear()
     state, handed_in = {v: w}, list(feeds)
     values = evaluate([total, scaled] if twice else [total], feeds, state)
     if not isinstance(values, dict):
@@ -361,7 +427,7 @@ def values_are_those_of_the_operators(student, rng):
         right,
         called="evaluate([total], {p: x}, {v: w}), by name",
         hint="Fed, constant, variable, or computed: each node's value comes from one of these. A "
-        "variable's is the state's, not its initial one.",
+        "variable's is the state's, not its initial one, and no run knows what the last one had.",
     )
 
 
@@ -412,6 +478,20 @@ def feeds_and_state_stay_as_they_are(student, rng):
                 "evaluate changed the dict of the feeds or of the state.",
                 hint="The next run has the same dicts and other values. Where do yours belong?",
             )
+    w = rng.normal(size=3).astype(np.float32)
+    hint = "The value of an assignment is a value like any other here. Who writes, and when?"
+    called = "the state after evaluate of an assignment"
+    close(student.probe(state_after_assignment, w=w), w, called=called, hint=hint)
+
+
+def state_after_assignment(w):
+    """Return a variable's value in the state after `evaluate` of its assignment."""
+    if "assign" not in globals():  # the notebook defines it later: nothing can be assigned yet
+        return w
+    v = Variable(np.zeros(3), "v")
+    state = {v: w}
+    evaluate([assign(v, v + 1.0)], {}, state)
+    return state[v]
 
 
 def without_a_value(fed):
@@ -424,7 +504,7 @@ def without_a_value(fed):
     except ValueError as error:
         return str(error)
     except Exception as error:
-        return f"{type(error).__name__} {error!r}"
+        return f"no ValueError but {error!r}"
     return "nothing"
 
 
@@ -433,7 +513,7 @@ def a_missing_value_is_named(student, rng):
     """a placeholder that is not fed, or an uninitialised variable, is a ValueError that names it"""
     for fed, name in ((False, "the_batch"), (True, "the_weight")):
         message = student.probe(without_a_value, fed=fed)
-        if name not in message or message.startswith(("KeyError", "TypeError", "AttributeError")):
+        if name not in message or message.startswith("no ValueError"):
             raise Feedback(
                 f"evaluate without a value for {name}: got {message[:80]}, expected a ValueError.",
                 hint="Put node.name into its message: whoever reads it has a graph of a thousand "
@@ -480,7 +560,7 @@ def slopes(which, arrays, again):
         loss = sources[0]
     elif which == "between":
         (s,) = sources
-        wanted = [s * s, as_node(2.0)]
+        wanted = [s * s, as_node(2.0), s]
         loss = (wanted[0] * s).sum() * wanted[1]
     else:
         (s,) = sources
@@ -578,7 +658,55 @@ def any_node_may_be_wanted(student, rng):
     s = rng.uniform(0.5, 1.0, size=(3,)).astype(np.float32)
     got = gradients_of(student, "between", s)
     hint = "`wanted` holds nodes of any kind. Whose adjoints do you still have at the end?"
-    close(got, [2 * s, (s**3).sum()], called="gradients(c (m * s).sum(), [m, c])", hint=hint)
+    called = "gradients(c (m * s).sum(), [m, c, s]), m = s*s"
+    close(got, [2 * s, (s**3).sum(), 6 * s * s], called=called, hint=hint)
+
+
+def rules_asked(depth):
+    """Return how often each operator's rule was asked in a graph of many paths, two wanted.
+
+    A rule that is asked a thousand times in all says no more.
+    """
+    from minitorch.op import KeepsSpec
+
+    asked = [0] * depth
+
+    class Twice(KeepsSpec):
+        def __init__(self, level):
+            self.level = level
+
+        def compute(self, xp, a, b):
+            return a + b
+
+        def gradient(self, out_grad, node):
+            asked[self.level] += 1
+            if sum(asked) > 1000:
+                raise RuntimeError("asked too often")
+            return out_grad, out_grad
+
+    sources = [Placeholder((), "p"), Placeholder((), "q")]
+    value = record(Twice(0), sources)
+    for level in range(1, depth):
+        value = record(Twice(level), [value, value])
+    try:
+        gradients(value, sources)
+    except RuntimeError:
+        if sum(asked) <= 1000:
+            raise
+    return asked
+
+
+@check("gradients", requires="partial_adjoints_add_up")
+def each_rule_is_asked_once(student, rng):
+    """one sweep: each operator's rule is asked once, however many paths and wanted nodes"""
+    asked = student.probe(rules_asked, depth=int(rng.integers(25, 30)))
+    if max(asked) > 1:
+        often = "more than 1,000" if sum(asked) > 1000 else f"{max(asked)}"
+        raise Feedback(
+            f"In a graph of {len(asked)} operators, two nodes wanted, one operator was asked for "
+            f"its gradients {often} times.",
+            hint="Each time it adds nodes that a run has to compute. When is an adjoint complete?",
+        )
 
 
 @check("gradients")
@@ -605,13 +733,16 @@ def in_a_session(script, a, b):
         "sum": first + second,
         "list": [first, second],
         "list of one": [second],
+        "one twice": [first, second, first],
         "fed": assign(first, feed + 1.0),
         "aside": [assign(first, first * 2.0) * 0.0, second][1],
         "group": group(assign(first, first * 2.0), assign(second, second * 3.0)),
         "over": first + second,
         "zero": first + second,
     }
-    feeds = {"fed": {feed: a}, "over": {first: a + 7.0}, "zero": {first: 0.0}}
+    behind = assign(first, first * 2.0) + 1.0
+    fetch["past"] = behind * 2.0
+    feeds = {"fed": {feed: a}, "over": {first: a + 7.0}, "zero": {first: 0.0}, "past": {behind: b}}
     session, other = Session(), Session()
     for s in (session, other):
         s.run(initialize(first, second))
@@ -647,11 +778,14 @@ def a_run_gives_what_was_fetched(student, rng):
     """a node gives an array, a list of nodes a list, with feeds and without"""
     a, b = numbers(rng)
     gave, _, _ = a_session(student, ["sum", "list", "fed", "list of one"], a, b)
+    twice, _, _ = a_session(student, ["one twice"], a, b)
     hint = "values[node] for each fetch, in order; a list only where a list was asked for."
     close(gave[0], np.float32(a + b), called="session.run(one + two)", hint=hint)
     close(gave[1], [np.float32(a), np.float32(b)], called="session.run([one, two])", hint=hint)
     close(gave[2], np.float32(a + 1), called="session.run(an assign node, with a feed)", hint=hint)
     close(gave[3], [np.float32(b)], called="session.run([two])", hint=hint)
+    called = "session.run([one, two, one])"
+    close(twice[0], [np.float32(x) for x in (a, b, a)], called=called, hint=hint)
 
 
 @check("Session", weight=2)
@@ -691,6 +825,11 @@ def what_is_not_fetched_writes_nothing(student, rng):
     _, end, _ = a_session(student, ["aside", "sum"], a, b)
     hint = "Only nodes that ran may write. Which are in the values of this run?"
     close(end, [np.float32(a), np.float32(b)], called="the state after fetching others", hint=hint)
+    gave, end, _ = a_session(student, ["past"], a, b)
+    called, right = "run((assign(one, 2 one) + 1) * 2) with the sum fed", np.float32(2 * b)
+    close(gave, [right], called=called, hint="A fed node has its value already.")
+    hint = "Behind a fed node nothing is needed: did that assignment run?"
+    close(end, [np.float32(a), np.float32(b)], called=f"the state after {called}", hint=hint)
     gave, end, _ = a_session(student, ["over", "zero"], a, b)
     hint = "What is fed counts in this run, zero too."
     right = [np.float32(a + 7.0 + b), np.float32(b)]
@@ -699,6 +838,44 @@ def what_is_not_fetched_writes_nothing(student, rng):
     close(
         end, [np.float32(a), np.float32(b)], called="the state after a variable was fed", hint=hint
     )
+
+
+def runs_of_a_session(start):
+    """Fetch two nodes that share an operator, then a variable, and change it; return all three."""
+    import numpy as np
+
+    from minitorch.op import KeepsSpec
+
+    ran = []
+
+    class Noted(KeepsSpec):
+        def compute(self, xp, x):
+            ran.append(None)
+            return x * 1.0
+
+    v = Variable(start, "v")
+    shared = record(Noted(), [v])
+    session = Session()
+    session.run(initialize(v))
+    session.run([shared + 1.0, shared * 2.0])
+    before = session.run(v)
+    session.run(assign(v, v + 1.0))
+    return len(ran), np.array(before), np.array(session.run(v))
+
+
+@check("Session", requires="assignments_last")
+def a_run_is_one_evaluation(student, rng):
+    """two fetches share what they need, and what a run gave stays as it was"""
+    start = rng.normal(size=3).astype(np.float32)
+    ran, before, after = student.probe(runs_of_a_session, start=start)
+    if ran != 1:
+        raise Feedback(
+            f"A run of two nodes that share an operator ran it {ran} times.",
+            hint="A PrintOp there would print as often. How many evaluations has a run?",
+        )
+    close(after, start + 1, called="v after assign(v, v + 1)")
+    hint = "The caller still has the array from before. May the new value go into its memory?"
+    close(before, start, called="what run(v) gave, after v was assigned anew", hint=hint)
 
 
 def a_buffer_that_is_used_again(value):
@@ -810,6 +987,43 @@ def each_variable_has_its_own_slot(student, rng):
     slots = compare_paths(student, rng, 0.5, 2, "Each variable has a velocity of its own shape.")
     if slots != 4:
         raise Feedback(f"Two variables, and {slots - 2} slots instead of 2.")
+    shared, of_one_name, asked = student.probe(slots_of_two_optimizers)
+    hint = "What else has this name, or this variable? Each call makes its slots anew."
+    if shared:
+        raise Feedback(f"Two calls of minimize, on the same variables, share {shared}.", hint=hint)
+    if of_one_name != 2:
+        raise Feedback(f"Two variables of one name have {of_one_name} slots.", hint=hint)
+    if asked != 1:
+        raise Feedback(
+            f"minimize for two variables asked an operator of the loss for its rule {asked} times.",
+            hint="One sweep gives the gradients of all variables.",
+        )
+
+
+def slots_of_two_optimizers():
+    """Return (slots that two optimizers share, slots of two variables of one name, rules asked)."""
+    from minitorch.op import KeepsSpec
+
+    asked = []
+
+    class Noted(KeepsSpec):
+        def compute(self, xp, x):
+            return x * 1.0
+
+        def gradient(self, out_grad, node):
+            asked.append(None)
+            return out_grad
+
+    variables = [Variable(np.zeros(2), "w"), Variable(np.zeros(2), "w")]
+    loss = record(Noted(), [(variables[0] * variables[1]).sum()])
+    one = minimize(loss, variables, 0.1)
+    rules = len(asked)
+    other = minimize(loss * 2.0, variables, 0.1)
+    first, second = (
+        {n for n in every_node(train) if isinstance(n, Variable)} - set(variables)
+        for train in (one, other)
+    )
+    return len(first & second), len(first), rules
 
 
 # 6. PrintOp
@@ -878,6 +1092,11 @@ def each_run_prints_label_and_value(student, rng):
             raise Feedback(
                 "A run printed no label.", hint="print(self.label, ...) belongs into compute."
             )
+        if text.count(label) != 1:
+            raise Feedback(
+                f"A run of the value and its gradient printed the label {text.count(label)} times.",
+                hint="One line a run, for the value. What does the gradient compute?",
+            )
         printed = [float(n) for n in re.findall(r"-?\d+\.?\d*(?:e[+-]?\d+)?", text)]
         if any(min(abs(n - value) for n in printed) > 0.01 for value in x):
             raise Feedback(
@@ -900,9 +1119,10 @@ def planned(x, w, b, new_w):
     v, u = Variable(w, "v"), Variable(b, "u")
     idle = Placeholder((), "idle")
     h = mt.exp(p @ v - u)
-    loss = ((h * 0.5 - t) ** 2).sum()
+    apart = h * 0.5 - t
+    loss = (apart * apart).sum()
     moved = assign(v, v - 0.1 * h.sum())
-    plan = Plan([loss, moved, h, p], [idle, t, p])
+    plan = Plan([loss, moved, h, p, h], [idle, t, p])
     for node in every_node(loss, moved):
         node.inputs = ()
     Node.inputs = property()  # neither read nor set, on copies of nodes either
@@ -932,7 +1152,7 @@ def planned_from_the_middle(x, w, b):
 
 def by_numpy(x, t, w, b):
     h = np.exp(x @ w - b)
-    return [((h * 0.5 - t) ** 2).sum(), w - np.float32(0.1) * h.sum(), h, x]
+    return [((h * 0.5 - t) ** 2).sum(), w - np.float32(0.1) * h.sum(), h, x, h]
 
 
 def a_plan(student, rng):

@@ -810,3 +810,433 @@ class Plan(Plan):
                 self.steps.append((node.op, [slot[s] for s in node.inputs], place))
             if isinstance(node.op, AssignOp):
                 self.writes.append((node.op.variable, place))
+
+
+# %% wrong="one_node_for_equal_calls" question="record" check="each_call_makes_a_node" says="two calls mean two nodes"
+_seen = {}
+
+
+def record(op, inputs):
+    nodes = [as_node(v) for v in inputs]
+    key = (op.name, *map(id, nodes))
+    if key not in _seen:
+        spec = op.infer(*[Spec(n.shape, n.dtype) for n in nodes])
+        _seen[key] = Node(op, nodes, spec.shape, spec.dtype, op.name)
+    return _seen[key]
+
+
+# %% wrong="takes_each_input_once" question="record" check="each_call_makes_a_node" says="both are x"
+def record(op, inputs):
+    nodes = list(dict.fromkeys(as_node(v) for v in inputs))
+    spec = op.infer(*[Spec(n.shape, n.dtype) for n in nodes])
+    return Node(op, nodes, spec.shape, spec.dtype, op.name)
+
+
+# %% wrong="knows_all_sizes" question="record" check="shape_and_dtype_are_inferred" says="op.infer"
+def record(op, inputs):
+    nodes = [as_node(v) for v in inputs]
+    spec = op.infer(*[Spec(tuple(s or 1 for s in n.shape), n.dtype) for n in nodes])
+    return Node(op, nodes, spec.shape, spec.dtype, op.name)
+
+
+# %% wrong="takes_all_for_float32" question="record" check="shape_and_dtype_are_inferred" says="op.infer"
+def record(op, inputs):
+    nodes = [as_node(v) for v in inputs]
+    spec = op.infer(*[Spec(n.shape, np.dtype(np.float32)) for n in nodes])
+    return Node(op, nodes, spec.shape, spec.dtype, op.name)
+
+
+# %% wrong="named_by_its_class" question="record" check="shape_and_dtype_are_inferred" says="op.name"
+def record(op, inputs):
+    nodes = [as_node(v) for v in inputs]
+    spec = op.infer(*[Spec(n.shape, n.dtype) for n in nodes])
+    return Node(op, nodes, spec.shape, spec.dtype, type(op).__name__.lower())
+
+
+# %% wrong="searches_its_list" question="needed" check="the_work_grows_with_the_nodes" says="whether a node is known"
+def needed(fetches, feeds):
+    order = []
+    stack = [(n, False) for n in fetches]
+    while stack:
+        n, d = stack.pop()
+        if any(n is o for o in order):
+            continue
+        if d:
+            order.append(n)
+        else:
+            stack.append((n, True))
+            if n not in feeds:
+                stack.extend((s, False) for s in n.inputs)
+    return order
+
+
+# %% wrong="drops_repeats_at_the_end" question="needed" check="the_work_grows_with_the_nodes" says="along each path"
+def needed(fetches, feeds):
+    order = []
+    stack = [(n, False) for n in fetches]
+    while stack:
+        n, d = stack.pop()
+        if d:
+            order.append(n)
+        else:
+            stack.append((n, True))
+            if n not in feeds:
+                stack.extend((s, False) for s in n.inputs)
+    return list(dict.fromkeys(order))
+
+
+# %% wrong="raises_the_limit_of_recursion" question="needed" check="a_deep_graph_is_no_problem" says="a thousand calls deep"
+import sys
+
+
+def needed(fetches, feeds):
+    sys.setrecursionlimit(200_000)
+    order, seen = [], set()
+
+    def visit(n):
+        if n in seen:
+            return
+        seen.add(n)
+        if n not in feeds:
+            for s in n.inputs:
+                visit(s)
+        order.append(n)
+
+    for n in fetches:
+        visit(n)
+    return order
+
+
+# %% wrong="expands_a_fed_fetch" question="needed" check="nothing_behind_a_fed_node" says="who still asks"
+def needed(fetches, feeds):
+    order, seen = [], set()
+    stack = [(node, False) for node in fetches]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            order.append(node)
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((s, False) for s in node.inputs if s not in feeds)
+            for s in node.inputs:
+                if s in feeds and s not in seen:
+                    seen.add(s)
+                    order.append(s)
+    return order
+
+
+# %% wrong="keeps_values_on_the_nodes" question="evaluate" check="values_are_those_of_the_operators" says="what the last one had"
+def evaluate(fetches, feeds, state):
+    values = {}
+    for node in needed(fetches, feeds):
+        if node in feeds:
+            values[node] = feeds[node]
+        elif isinstance(node, Constant):
+            values[node] = node.value
+        elif node.op is not None:
+            if not node.inputs or not hasattr(node, "_v"):
+                node._v = node.op.compute(np, *[values[s] for s in node.inputs])
+            values[node] = node._v
+        elif node in state:
+            values[node] = state[node]
+        else:
+            raise ValueError(f"{node.name}")
+    return values
+
+
+# %% wrong="assigns_as_it_goes" question="evaluate" check="feeds_and_state_stay_as_they_are" says="Who writes, and when"
+def evaluate(fetches, feeds, state):
+    values = {}
+    for node in needed(fetches, feeds):
+        if node in feeds:
+            values[node] = feeds[node]
+        elif isinstance(node, Constant):
+            values[node] = node.value
+        elif node.op is not None:
+            values[node] = node.op.compute(np, *[values[s] for s in node.inputs])
+            if isinstance(node.op, AssignOp):
+                state[node.op.variable] = values[node]
+        elif node in state:
+            values[node] = state[node]
+        else:
+            raise ValueError(f"{node.name}")
+    return values
+
+
+# %% wrong="another_error_for_placeholders" question="evaluate" check="a_missing_value_is_named" says="expected a ValueError"
+def evaluate(fetches, feeds, state):
+    values = {}
+    for node in needed(fetches, feeds):
+        if node in feeds:
+            values[node] = feeds[node]
+        elif isinstance(node, Constant):
+            values[node] = node.value
+        elif node.op is not None:
+            values[node] = node.op.compute(np, *[values[s] for s in node.inputs])
+        elif isinstance(node, Variable):
+            if node not in state:
+                raise ValueError(f"{node.name}")
+            values[node] = state[node]
+        else:
+            raise RuntimeError(f"{node.name}")
+    return values
+
+
+# %% wrong="follows_every_path" question="gradients" check="each_rule_is_asked_once" says="more than 1,000 times"
+def gradients(loss, wanted):
+    total = {}
+    stack = [(loss, as_node(1.0))]
+    while stack:
+        n, g = stack.pop()
+        total[n] = total[n] + g if n in total else g
+        if n.op is None:
+            continue
+        ps = n.op.gradient(g, n)
+        ps = ps if isinstance(ps, tuple) else (ps,)
+        stack += [(s, p) for s, p in zip(n.inputs, ps) if p is not None]
+    return [total.get(w) for w in wanted]
+
+
+# %% wrong="stops_at_what_is_wanted" question="gradients" check="any_node_may_be_wanted" says="[m, c, s]"
+def gradients(loss, wanted):
+    adjoint = {loss: as_node(1.0)}
+    for node in reversed(needed([loss], dict.fromkeys(w for w in wanted if w is not loss))):
+        if node.op is None or node not in adjoint:
+            continue
+        if any(node is w for w in wanted):
+            continue
+        ps = node.op.gradient(adjoint[node], node)
+        if not isinstance(ps, tuple):
+            ps = (ps,)
+        for s, p in zip(node.inputs, ps):
+            if p is not None:
+                adjoint[s] = adjoint[s] + p if s in adjoint else p
+    return [adjoint.get(n) for n in wanted]
+
+
+# %% wrong="sweeps_for_each_wanted" question="gradients" check="each_rule_is_asked_once" says="When is an adjoint complete"
+def gradients(loss, wanted):
+    out = []
+    for w in wanted:
+        adjoint = {loss: as_node(1.0)}
+        for node in reversed(needed([loss], {})):
+            if node.op is None or node not in adjoint:
+                continue
+            ps = node.op.gradient(adjoint[node], node)
+            if not isinstance(ps, tuple):
+                ps = (ps,)
+            for s, p in zip(node.inputs, ps):
+                if p is not None:
+                    adjoint[s] = adjoint[s] + p if s in adjoint else p
+        out.append(adjoint.get(w))
+    return out
+
+
+# %% wrong="runs_assignments_behind_a_feed" question="Session" check="what_is_not_fetched_writes_nothing" says="did that assignment run"
+class Session:
+    def __init__(self):
+        self.state = {}
+
+    def run(self, fetches, feed_dict=None):
+        feeds = {n: np.asarray(v, np.float32) for n, v in (feed_dict or {}).items()}
+        nodes = fetches if isinstance(fetches, list) else [fetches]
+        assigns = [n for n in every_node(*nodes) if isinstance(n.op, AssignOp)]
+        values = evaluate([*nodes, *assigns], feeds, self.state)
+        for n in assigns:
+            self.state[n.op.variable] = np.array(values[n])
+        r = [values[n] for n in nodes]
+        return r if isinstance(fetches, list) else r[0]
+
+
+# %% wrong="writes_into_the_old_array" question="Session" check="a_run_is_one_evaluation" says="into its memory"
+class Session:
+    def __init__(self):
+        self.state = {}
+
+    def run(self, fetches, feed_dict=None):
+        feeds = {n: np.asarray(v, np.float32) for n, v in (feed_dict or {}).items()}
+        several = isinstance(fetches, list)
+        nodes = fetches if several else [fetches]
+        values = evaluate(nodes, feeds, self.state)
+        for node, value in values.items():
+            if isinstance(node.op, AssignOp):
+                v = node.op.variable
+                if (
+                    v in self.state
+                    and np.shape(self.state[v]) == np.shape(value)
+                    and np.ndim(value)
+                ):
+                    self.state[v][...] = value
+                else:
+                    self.state[v] = np.array(value)
+        results = [values[n] for n in nodes]
+        return results if several else results[0]
+
+
+# %% wrong="evaluates_each_fetch" question="Session" check="a_run_is_one_evaluation" says="How many evaluations"
+class Session:
+    def __init__(self):
+        self.state = {}
+
+    def run(self, fetches, feed_dict=None):
+        feeds = {n: np.asarray(v, np.float32) for n, v in (feed_dict or {}).items()}
+        several = isinstance(fetches, list)
+        nodes = fetches if several else [fetches]
+        results, writes = [], {}
+        for node in nodes:
+            values = evaluate([node], feeds, self.state)
+            results.append(values[node])
+            for n, v in values.items():
+                if isinstance(n.op, AssignOp):
+                    writes[n.op.variable] = np.array(v)
+        self.state.update(writes)
+        return results if several else results[0]
+
+
+# %% wrong="gives_each_fetch_once" question="Session" check="a_run_gives_what_was_fetched" says="[one, two, one]"
+class Session:
+    def __init__(self):
+        self.state = {}
+
+    def run(self, fetches, feed_dict=None):
+        feeds = {n: np.asarray(v, np.float32) for n, v in (feed_dict or {}).items()}
+        several = isinstance(fetches, list)
+        nodes = fetches if several else [fetches]
+        values = evaluate(nodes, feeds, self.state)
+        for node, value in values.items():
+            if isinstance(node.op, AssignOp):
+                self.state[node.op.variable] = np.array(value)
+        r = list({n: values[n] for n in nodes}.values())
+        return r if several else r[0]
+
+
+# %% wrong="slots_kept_by_name" question="minimize" check="each_variable_has_its_own_slot" says="makes its slots anew"
+_slots = {}
+
+
+def minimize(loss, variables, lr, momentum=0.9):
+    updates = []
+    for w, g in zip(variables, gradients(loss, variables)):
+        slot = _slots.setdefault(w.name, Variable(np.zeros(w.shape), f"{w.name}/v"))
+        new = momentum * slot + g
+        updates += [assign(slot, new), assign(w, w - lr * new)]
+    return group(*updates)
+
+
+# %% wrong="slots_kept_by_variable" question="minimize" check="each_variable_has_its_own_slot" says="makes its slots anew"
+_slots = {}
+
+
+def minimize(loss, variables, lr, momentum=0.9):
+    updates = []
+    for w, g in zip(variables, gradients(loss, variables)):
+        slot = _slots.setdefault(w, Variable(np.zeros(w.shape), f"{w.name}/v"))
+        new = momentum * slot + g
+        updates += [assign(slot, new), assign(w, w - lr * new)]
+    return group(*updates)
+
+
+# %% wrong="slots_on_the_variables" question="minimize" check="each_variable_has_its_own_slot" says="makes its slots anew"
+def minimize(loss, variables, lr, momentum=0.9):
+    updates = []
+    for w, g in zip(variables, gradients(loss, variables)):
+        if not hasattr(w, "slot"):
+            w.slot = Variable(np.zeros(w.shape), "v")
+        new = momentum * w.slot + g
+        updates += [assign(w.slot, new), assign(w, w - lr * new)]
+    return group(*updates)
+
+
+# %% wrong="a_sweep_for_each_variable" question="minimize" check="each_variable_has_its_own_slot" says="One sweep gives"
+def minimize(loss, variables, lr, momentum=0.9):
+    updates = []
+    for w in variables:
+        (g,) = gradients(loss, [w])
+        slot = Variable(np.zeros(w.shape), "v")
+        new = momentum * slot + g
+        updates += [assign(slot, new), assign(w, w - lr * new)]
+    return group(*updates)
+
+
+# %% wrong="prints_the_gradient_too" question="PrintOp" check="each_run_prints_label_and_value" says="One line a run"
+class PrintOp(Op):
+    def __init__(self, label):
+        self.label = label
+
+    def compute(self, xp, x):
+        print(self.label, x)
+        return x
+
+    def gradient(self, out_grad, node):
+        return PrintOp(self.label + " gradient")(out_grad)
+
+
+# %% wrong="plans_each_fetch_once" question="Plan" check="a_plan_computes_the_fetches" says="plan(state"
+class Plan:
+    def __init__(self, fetches, inputs):
+        order = needed(fetches, set(inputs))
+        slot = {node: i for i, node in enumerate(order)}
+        self.template, self.reads, self.writes, self.steps = [None] * len(order), [], [], []
+        self.inputs = [slot.get(node) for node in inputs]
+        self.fetches = [slot[node] for node in dict.fromkeys(fetches)]
+        for node, place in slot.items():
+            if place in self.inputs:
+                continue
+            if isinstance(node, Constant):
+                self.template[place] = node.value
+            elif node.op is None:
+                self.reads.append((place, node))
+            else:
+                self.steps.append((node.op, [slot[s] for s in node.inputs], place))
+            if isinstance(node.op, AssignOp):
+                self.writes.append((node.op.variable, place))
+
+    def __call__(self, state, *arrays):
+        values = self.template.copy()
+        for place, array in zip(self.inputs, arrays):
+            if place is not None:
+                values[place] = array
+        for place, variable in self.reads:
+            values[place] = state[variable]
+        for op, sources, place in self.steps:
+            values[place] = op.compute(np, *[values[i] for i in sources])
+        for variable, place in self.writes:
+            state[variable] = values[place]
+        return [values[place] for place in self.fetches]
+
+
+# %% wrong="takes_each_source_once" question="Plan" check="a_plan_computes_the_fetches" says="where the steps look for it"
+class Plan:
+    def __init__(self, fetches, inputs):
+        order = needed(fetches, set(inputs))
+        slot = {node: i for i, node in enumerate(order)}
+        self.template, self.reads, self.writes, self.steps = [None] * len(order), [], [], []
+        self.inputs = [slot.get(node) for node in inputs]
+        self.fetches = [slot[node] for node in fetches]
+        for node, place in slot.items():
+            if place in self.inputs:
+                continue
+            if isinstance(node, Constant):
+                self.template[place] = node.value
+            elif node.op is None:
+                self.reads.append((place, node))
+            else:
+                self.steps.append(
+                    (node.op, list(dict.fromkeys(slot[s] for s in node.inputs)), place)
+                )
+            if isinstance(node.op, AssignOp):
+                self.writes.append((node.op.variable, place))
+
+    def __call__(self, state, *arrays):
+        values = self.template.copy()
+        for place, array in zip(self.inputs, arrays):
+            if place is not None:
+                values[place] = array
+        for place, variable in self.reads:
+            values[place] = state[variable]
+        for op, sources, place in self.steps:
+            values[place] = op.compute(np, *[values[i] for i in sources])
+        for variable, place in self.writes:
+            state[variable] = values[place]
+        return [values[place] for place in self.fetches]
