@@ -138,7 +138,7 @@ def finfo(dtype: DTypeLike = None) -> SimpleNamespace:
     return SimpleNamespace(bits=8 * kind.itemsize, smallest_normal=tiny, dtype=kind, **limits)
 
 
-def iinfo(dtype: DTypeLike) -> np.iinfo[Any]:
+def iinfo(dtype: DTypeLike) -> "np.iinfo[Any]":  # NumPy 2.0 has no index for it
     """Return the limits of an integer dtype: bits, max, min.
 
     Raises:
