@@ -94,7 +94,7 @@ async def serve(app: dict[str, Any], host: str, port: int) -> None:
     except TypeError as error:
         raise ServeError(f"{app['__file__']}: options: {error}") from error
     config = uvicorn.Config(
-        application(server), http=connection(), backlog=AT_ONCE, log_level="warning",
+        application(server), http=connection(), ws="none", backlog=AT_ONCE, log_level="warning",
         access_log=False,
     )  # fmt: skip
     front = uvicorn.Server(config)

@@ -640,7 +640,7 @@ def test_what_raises_is_counted_as_what_it_is_answered_with() -> None:
 @asynccontextmanager
 async def fronted(app: Any, protocol: Any) -> AsyncIterator[tuple[Any, tuple[str, int]]]:
     """Give a front that answers by an ASGI application, and its address."""
-    front = uvicorn.Server(uvicorn.Config(app, http=protocol, lifespan="off"))
+    front = uvicorn.Server(uvicorn.Config(app, http=protocol, ws="none", lifespan="off"))
     with listen("127.0.0.1", 0) as listener:
         serving = asyncio.create_task(front._serve([listener]))
         yield front, listener.getsockname()

@@ -472,7 +472,8 @@ def test_a_new_version_takes_what_comes_and_the_old_one_ends_what_it_has() -> No
 @asynccontextmanager
 async def over_http(make: object = Hashed, **options: Any) -> AsyncIterator[tuple[Server, int]]:
     async with serving(make, **options) as server:
-        front = uvicorn.Server(uvicorn.Config(application(server), log_level="warning"))
+        config = uvicorn.Config(application(server), ws="none", log_level="warning")
+        front = uvicorn.Server(config)
         with listen("127.0.0.1", 0) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
             task = asyncio.create_task(front._serve([listener]))
