@@ -23,7 +23,7 @@ def read_by(code: CodeType) -> frozenset[str]:
     steps = list(dis.get_instructions(code))
     names = {
         step.argval
-        for step, following in pairwise([*steps, steps[-1]])
+        for step, following in pairwise([*steps, *steps[-1:]])  # Cython's functions have no steps
         if step.opcode in LOADS and following.argval not in ADDING
     }
     inside = [constant for constant in code.co_consts if isinstance(constant, CodeType)]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from types import CodeType
 from typing import Any
 
-from minitorch.tracing.code_names import names_of, read_by
+from minitorch.tracing.code_names import find_imports, names_of, read_by
 
 log: list[Any] = []
 
@@ -60,3 +60,8 @@ def test_globals_and_attributes_are_read_and_locals_are_not() -> None:
     assert {"scale", "log", "range"} <= names_of(f.__code__)
     assert {"scale", "log", "range"} <= read_by(f.__code__)
     assert not {"model", "n", "small", "other", "i"} & (names_of(f.__code__) | read_by(f.__code__))
+
+
+def test_a_function_without_steps_as_cython_makes_them_reads_nothing() -> None:
+    code = of("only_adds").replace(co_code=b"", co_consts=(), co_linetable=b"")
+    assert not names_of(code) | read_by(code) | find_imports(code)
