@@ -235,6 +235,7 @@ def only_what_is_needed_is_left(student, rng):
     for _ in range(5):
         at = chain.emit("tanh", at)
     chain.outputs = [chain.emit("neg", first)]
+    chain.emit("noise", attr=(0.5, (2, 2)))
     for code in (chain, *(random_code(rng) for _ in range(4))):
         hint = "Who are the inputs of each step now?"
         steps, outputs = same_values(student, "dead_code", code, rng, hint)
@@ -248,6 +249,58 @@ def only_what_is_needed_is_left(student, rng):
         rest = iter(op for op, _, _ in code.steps)
         if not all(op in rest for op, _, _ in steps):
             raise Feedback("dead_code changed the order of the steps. In which order were they?")
+
+
+def lines_of_a_sweep(steps, outputs, allowed):
+    """Return how many lines dead_code runs on a program; -1 is more than `allowed`."""
+    import sys
+
+    program = Program()
+    for op, inputs, attr in steps:
+        program.emit(op, *inputs, attr=attr)
+    program.outputs, ran, before = list(outputs), 0, sys.gettrace()
+
+    def count(frame, event, argument):
+        nonlocal ran
+        ran += event == "line"
+        if ran > allowed:
+            raise RuntimeError("too many lines")
+        return count
+
+    sys.settrace(count)
+    try:
+        dead_code(program)
+    except RuntimeError:
+        if ran <= allowed:
+            raise
+        return -1
+    finally:
+        sys.settrace(before)
+    return ran
+
+
+@check("dead_code", requires="only_what_is_needed_is_left")
+def the_work_grows_with_the_steps(student, rng):
+    """ten times as many steps take ten times as many lines of work, however many paths"""
+
+    def lines_run(length, allowed):
+        code = Code()
+        alive = dead = code.input("a", 1, 1)
+        for _ in range(length):
+            alive, dead = code.emit("add", alive, alive), code.emit("tanh", dead)
+        code.outputs = [alive]
+        program = {"steps": code.steps, "outputs": code.outputs}
+        ran = student.probe(lines_of_a_sweep, allowed=allowed, **program)
+        if ran < 0:
+            raise Feedback(
+                f"dead_code of {len(code.steps)} steps, half of them dead, ran more than "
+                f"{allowed:,} lines.",
+                hint="How often do you come to one and the same step: along each path, or once "
+                "for each dead one?",
+            )
+        return ran
+
+    lines_run(300, 15 * lines_run(30, 10_000))
 
 
 @check("dead_code", hidden=True, requires="only_what_is_needed_is_left", timeout_s=8)
@@ -306,6 +359,16 @@ def fold_of(student, code, rng):
 def folding_keeps_the_values(student, rng):
     """the outputs have the same values"""
     fold_of(student, with_constants(rng), rng)
+    mixed = Code()
+    row = mixed.const(rng.normal(size=(1, 3)))
+    mixed.outputs = [mixed.emit("concat", row, row, mixed.input("a", 1, 2))]
+    hint = "Are all three inputs of the concat constants?"
+    with an_input_is_no_constant():
+        try:
+            same_values(student, "fold", mixed, rng, hint)
+        except StudentError as error:
+            said = str(error).rstrip(". ")
+            raise Feedback(f"fold of a concat raised {said}.", hint=hint) from error
     for _ in range(4):
         fold_of(student, random_code(rng), rng)
 
@@ -340,6 +403,23 @@ def noise_and_inputs_are_no_constants(student, rng):
         )
 
 
+@check("fold", requires="no_constant_work_is_left")
+def a_product_with_an_input_stays(student, rng):
+    """a product of an input and a constant stays, whatever the constant: the input may be infinite"""
+    code = Code()
+    zero, ones = code.const(0.0), code.const(np.ones((2, 3)))
+    a, b = code.input("a", 2, 3), code.input("b", 1, 3)
+    code.outputs = [code.emit("mul", a, zero), code.emit("mul", b, ones)]
+    with an_input_is_no_constant():
+        steps, _ = rewritten(student, "fold", code)
+    left = sum(op == "mul" for op, _, _ in steps)
+    if left != 2:
+        raise Feedback(
+            f"fold left {left} of 2 products of an input: with zero, and of a row with ones of two "
+            "rows. What is infinity times 0, and which shape has the result?"
+        )
+
+
 def with_doubles(rng):
     """Return a program that computes several values more than once."""
     code = Code()
@@ -353,6 +433,17 @@ def with_doubles(rng):
     parts = [code.emit("slice", left, attr=(0, 2)), code.emit("slice", left, attr=(2, 4))]
     code.outputs = [code.emit("mul", left, right), difference, *sums, *parts]
     code.outputs.append(code.emit("mul", code.const([[1.0, 2.0]]), code.const([[1.0], [2.0]])))
+    p, q = code.input("p", 3, 3), code.input("q", 3, 3)
+    code.outputs += [code.emit("matmul", p, q), code.emit("matmul", q, p)]
+    code.outputs += [code.emit("div", p, q), code.emit("div", q, p)]
+    return code
+
+
+def doubles_of_noise():
+    """Return a program in which two values are made of one noise."""
+    code = Code()
+    a, mask = code.input("a", 3, 4), code.emit("noise", attr=(0.5, (3, 4)))
+    code.outputs = [code.emit("mul", a, mask), code.emit("mul", mask, a)]
     return code
 
 
@@ -382,6 +473,7 @@ def sharing_keeps_the_values(student, rng):
 def no_value_is_computed_twice(student, rng):
     """no two steps with equal operator, attribute and inputs are left"""
     programs = nested_doubles(), with_doubles(rng), random_code(rng, 24), random_code(rng, 40)
+    programs += (doubles_of_noise(),)
     for code in programs:
         steps, _ = rewritten(student, "cse", code)
         seen = {}
@@ -438,6 +530,7 @@ CHAINS = (
     ([9, 6, 6, 3, 5], 405),
     ([4, 5, 6], 120),
     ([2, 3], 0),
+    ([10_240, 10_240, 10_240, 20], 4_194_304_000),
 )  # with the least number of multiplications; times k^3 when all sizes are times k
 
 
@@ -542,11 +635,12 @@ def each_piece_is_solved_once(student, rng):
                     raise RuntimeError("sizes were read a million times")
                 return list.__getitem__(self, k)
 
-        return chain_order(Counted(sizes))[0]
+        given = Counted(sizes)
+        return chain_order(given)[0], list(given)
 
     sizes, work = falling(rng, 51)
     try:
-        got = student.probe(only_the_work, sizes=sizes)
+        got, after = student.probe(only_the_work, sizes=sizes)
     except StudentError as error:
         if "a million times" not in str(error):
             raise
@@ -556,6 +650,8 @@ def each_piece_is_solved_once(student, rng):
         ) from error
     if got != work:
         raise Feedback("chain_order of 50 factors did not find the least work. Try 9.")
+    if after != sizes:
+        raise Feedback("chain_order changed the list of sizes. Whose is it, afterwards?")
 
 
 def least(sizes):
@@ -635,6 +731,22 @@ def two_groups():
     return code, 2
 
 
+def one_weight_twice():
+    """Two products are of the same right factor, a third is not."""
+    code = Code()
+    x, a, b = code.input("x", 3, 4), code.input("a", 4, 2), code.input("b", 4, 3)
+    code.outputs = [code.emit("matmul", x, w) for w in (a, a, b)]
+    return code, 1
+
+
+def weights_in_another_order():
+    """The products come in another order than their right factors."""
+    code = Code()
+    x, *weights = code.input("x", 3, 4), *(code.input(f"w{i}", 4, i + 1) for i in range(3))
+    code.outputs = [code.emit("matmul", x, w) for w in weights[::-1]]
+    return code, 1
+
+
 def common_right():
     code = Code()
     x, y, w = code.input("x", 3, 4), code.input("y", 2, 4), code.input("w", 4, 2)
@@ -645,6 +757,8 @@ def common_right():
 MERGES = (
     (lambda: heads(2, 2), "two products of one left factor"),
     (lambda: heads(2, 3, 1), "three products of one left factor, of different widths"),
+    (one_weight_twice, "two products of one left factor and one right factor, and a third"),
+    (weights_in_another_order, "products in another order than their right factors"),
     (two_groups, "two left factors whose products alternate"),
     (one_depends_on_the_other, "a product whose right factor is made of another one's result"),
     (one_depends_on_the_first, "a third product whose right factor is made of the first one's"),
@@ -1326,6 +1440,13 @@ def the_cheapest_is_found(student, rng):
     if name != "s" or price != 5.0:
         raise Feedback(
             f"search returned a program of cost {price:g}, although the one at the start costs 5."
+        )
+    price, name, _, _ = asked_search(student, {"s": 5.0, "a": 4.0}, {"s": "sa", "a": "ss"})
+    if name != "a":
+        raise Feedback(
+            f"search returned a program of cost {price:g}: the first rewrite changes nothing, the "
+            "second leads to one of cost 4. A program was seen before: what about the rewrites "
+            "behind that one?"
         )
 
 

@@ -845,3 +845,425 @@ def search(start, rewrites, cost, fingerprint=str, alpha=1.05, budget=30):
             if price < best[0]:
                 best = (price, found)
     return best
+
+
+# %% wrong="follows_every_path" question="dead_code" check="the_work_grows_with_the_steps" says="along each path"
+def dead_code(program):
+    needed, todo = set(), list(program.outputs)
+    while todo:
+        i = todo.pop()
+        needed.add(i)
+        todo.extend(program.steps[i].inputs)
+    new, place = Program(), {}
+    for i in sorted(needed):
+        step = program.steps[i]
+        place[i] = new.keep(step, [place[j] for j in step.inputs])
+    new.outputs = [place[i] for i in program.outputs]
+    return new
+
+
+# %% wrong="one_dead_step_at_a_time" question="dead_code" check="the_work_grows_with_the_steps" says="once for each dead one"
+def dead_code(program):
+    keep = list(range(len(program.steps)))
+    changed = True
+    while changed:
+        changed = False
+        read = {j for i in keep for j in program.steps[i].inputs} | set(program.outputs)
+        for i in reversed(keep):
+            if i not in read:
+                keep.remove(i)
+                changed = True
+                break
+    new, place = Program(), {}
+    for i in keep:
+        step = program.steps[i]
+        place[i] = new.keep(step, [place[j] for j in step.inputs])
+    new.outputs = [place[i] for i in program.outputs]
+    return new
+
+
+# %% wrong="keeps_noise" question="dead_code" check="only_what_is_needed_is_left" says="which no step reads any more"
+def dead_code(program):
+    needed = set(program.outputs)
+    needed |= {i for i, s in enumerate(program.steps) if s.op == "noise"}
+    for i in reversed(range(len(program.steps))):
+        if i in needed:
+            needed.update(program.steps[i].inputs)
+    new, place = Program(), {}
+    for i in sorted(needed):
+        step = program.steps[i]
+        place[i] = new.keep(step, [place[j] for j in step.inputs])
+    new.outputs = [place[i] for i in program.outputs]
+    return new
+
+
+# %% wrong="drops_products_with_zero" question="fold" check="a_product_with_an_input_stays" says="infinity times 0"
+def fold(program):
+    def rule(new, i, place):
+        step = program.steps[i]
+        sources = [new.steps[place[j]] for j in step.inputs]
+        if sources and all(s.op == "const" for s in sources):
+            return new.emit("const", attr=compute(step, [s.attr for s in sources]))
+        if step.op == "mul" and any(s.op == "const" and not np.any(s.attr) for s in sources):
+            return new.emit("const", attr=np.zeros(step.shape, np.float32))
+        return None
+
+    return rebuild(program, rule)
+
+
+# %% wrong="drops_products_with_ones" question="fold" check="a_product_with_an_input_stays" says="which shape has the result"
+def fold(program):
+    def rule(new, i, place):
+        step = program.steps[i]
+        sources = [new.steps[place[j]] for j in step.inputs]
+        if sources and all(s.op == "const" for s in sources):
+            return new.emit("const", attr=compute(step, [s.attr for s in sources]))
+        if step.op == "mul":
+            for k in (0, 1):
+                if sources[k].op == "const" and np.all(sources[k].attr == 1):
+                    return place[step.inputs[1 - k]]
+        return None
+
+    return rebuild(program, rule)
+
+
+# %% wrong="looks_at_two_inputs" question="fold" check="folding_keeps_the_values" says="all three inputs"
+def fold(program):
+    def rule(new, i, place):
+        step = program.steps[i]
+        sources = [new.steps[place[j]] for j in step.inputs[:2]]
+        if sources and all(s.op == "const" for s in sources):
+            return new.emit(
+                "const", attr=compute(step, [new.steps[place[j]].attr for j in step.inputs])
+            )
+        return None
+
+    return rebuild(program, rule)
+
+
+# %% wrong="folds_in_place" question="fold" check="folding_keeps_the_values" says="Which arrays went into the constant"
+def fold(program):
+    def rule(new, i, place):
+        step = program.steps[i]
+        sources = [new.steps[place[j]] for j in step.inputs]
+        if sources and all(s.op == "const" for s in sources):
+            a = sources[0].attr
+            r = compute(step, [s.attr for s in sources])
+            if r.shape == a.shape:
+                a[...] = r
+                r = a
+            return new.emit("const", attr=r)
+        return None
+
+    return rebuild(program, rule)
+
+
+# %% wrong="sorts_factors" question="cse" check="sharing_keeps_the_values" says="inputs in order"
+def cse(program):
+    seen = {}
+
+    def rule(new, i, place):
+        step = program.steps[i]
+        if step.op == "noise":
+            return None
+        inputs = (
+            sorted(place[j] for j in step.inputs)
+            if step.op in (*COMMUTATIVE, "matmul")
+            else [place[j] for j in step.inputs]
+        )
+        key = (step.op, tuple(inputs), attr_key(step.attr))
+        if key not in seen:
+            seen[key] = new.keep(step, inputs)
+        return seen[key]
+
+    return rebuild(program, rule)
+
+
+# %% wrong="leaves_users_of_noise_alone" question="cse" check="no_value_is_computed_twice" says="mul of"
+def cse(program):
+    seen = {}
+
+    def rule(new, i, place):
+        step = program.steps[i]
+        if step.op == "noise" or any(program.steps[j].op == "noise" for j in step.inputs):
+            return None
+        inputs = [place[j] for j in step.inputs]
+        order = sorted(inputs) if step.op in COMMUTATIVE else inputs
+        key = (step.op, tuple(order), attr_key(step.attr))
+        if key not in seen:
+            seen[key] = new.keep(step, inputs)
+        return seen[key]
+
+    return rebuild(program, rule)
+
+
+# %% wrong="counts_in_32_bits" question="chain_order" check="the_least_work_is_found" says="multiplications"
+def chain_order(sizes):
+    s = np.array(sizes, np.int32)
+    n = len(s) - 1
+    best = {(i, i): (np.int32(0), i) for i in range(n)}
+    for length in range(1, n):
+        for i in range(n - length):
+            j = i + length
+            best[i, j] = min(
+                (
+                    (
+                        best[i, k][0] + best[k + 1, j][0] + s[i] * s[k + 1] * s[j + 1],
+                        (best[i, k][1], best[k + 1, j][1]),
+                    )
+                    for k in range(i, j)
+                ),
+                key=lambda t: t[0],
+            )
+    return best[0, n - 1]
+
+
+# %% wrong="begins_with_a_billion" question="chain_order" check="the_least_work_is_found" says="multiplications"
+def chain_order(sizes):
+    n = len(sizes) - 1
+    best = {(i, i): (0, i) for i in range(n)}
+    for length in range(1, n):
+        for i in range(n - length):
+            j = i + length
+            best[i, j] = (10**9, None)
+            for k in range(i, j):
+                c = best[i, k][0] + best[k + 1, j][0] + sizes[i] * sizes[k + 1] * sizes[j + 1]
+                if c < best[i, j][0]:
+                    best[i, j] = (c, (best[i, k][1], best[k + 1, j][1]))
+    return best[0, n - 1]
+
+
+# %% wrong="takes_sizes_out" question="chain_order" check="each_piece_is_solved_once" says="changed the list"
+def chain_order(sizes):
+    first = sizes.pop(0)
+    s = [first, *sizes]
+    n = len(s) - 1
+    best = {(i, i): (0, i) for i in range(n)}
+    for length in range(1, n):
+        for i in range(n - length):
+            j = i + length
+            best[i, j] = min(
+                (
+                    (
+                        best[i, k][0] + best[k + 1, j][0] + s[i] * s[k + 1] * s[j + 1],
+                        (best[i, k][1], best[k + 1, j][1]),
+                    )
+                    for k in range(i, j)
+                ),
+                key=lambda t: t[0],
+            )
+    return best[0, n - 1]
+
+
+# %% wrong="remembers_other_chains" question="chain_order" check="the_least_work_is_found" says="more than the best order"
+_memo = {}
+
+
+def chain_order(sizes):
+    def piece(i, j):
+        if i == j:
+            return 0, i
+        if (i, j) not in _memo:
+            _memo[i, j] = min(
+                (
+                    (
+                        piece(i, k)[0]
+                        + piece(k + 1, j)[0]
+                        + sizes[i] * sizes[k + 1] * sizes[j + 1],
+                        (piece(i, k)[1], piece(k + 1, j)[1]),
+                    )
+                    for k in range(i, j)
+                ),
+                key=lambda t: t[0],
+            )
+        return _memo[i, j]
+
+    return piece(0, len(sizes) - 2)
+
+
+# %% wrong="looks_through_one_view" question="lifetimes" check="views_keep_alive_what_they_look_at" says="in whose memory"
+def lifetimes(program):
+    n = len(program.steps)
+
+    def home(i):
+        return program.steps[i].inputs[0] if program.steps[i].op in VIEWS else i
+
+    last = {}
+    for i in program.outputs:
+        last[home(i)] = n
+    for i in reversed(range(n)):
+        for j in (i, *program.steps[i].inputs):
+            last.setdefault(home(j), i)
+    return {
+        i: (i, last[i])
+        for i, s in enumerate(program.steps)
+        if s.op not in ("input", "const", *VIEWS)
+    }
+
+
+# %% wrong="outputs_live_to_the_last_step" question="lifetimes" check="values_live_from_their_step_to_their_last_reader" says="the caller wants it"
+def lifetimes(program):
+    n = len(program.steps)
+
+    def home(i):
+        while program.steps[i].op in VIEWS:
+            i = program.steps[i].inputs[0]
+        return i
+
+    last = {}
+    for i in program.outputs:
+        last[home(i)] = n - 1
+    for i in reversed(range(n)):
+        for j in (i, *program.steps[i].inputs):
+            last.setdefault(home(j), i)
+    return {
+        i: (i, last[i])
+        for i, s in enumerate(program.steps)
+        if s.op not in ("input", "const", *VIEWS)
+    }
+
+
+# %% wrong="takes_the_tightest_gap" question="place" check="each_place_is_that_of_greedy_by_size" says="the lowest gap"
+def place(lives, sizes):
+    offsets = {}
+    for i in sorted(lives, key=lambda i: (-sizes[i], lives[i][0])):
+        beside = sorted(
+            (offsets[j], offsets[j] + sizes[j])
+            for j in offsets
+            if lives[j][0] <= lives[i][1] and lives[i][0] <= lives[j][1]
+        )
+        gaps, at = [], 0
+        for a, b in beside:
+            if at + sizes[i] <= a:
+                gaps.append((a - at, at))
+            at = max(at, b)
+        offsets[i] = min(gaps)[1] if gaps else at
+    return offsets
+
+
+# %% wrong="leaves_exact_gaps" question="place" check="each_place_is_that_of_greedy_by_size" says="the lowest gap"
+def place(lives, sizes):
+    offsets = {}
+    for i in sorted(lives, key=lambda i: (-sizes[i], lives[i][0])):
+        beside = [j for j in offsets if lives[j][0] <= lives[i][1] and lives[i][0] <= lives[j][1]]
+        offset = 0
+        for j in sorted(beside, key=offsets.get):
+            if offset + sizes[i] < offsets[j]:
+                break
+            offset = max(offset, offsets[j] + sizes[j])
+        offsets[i] = offset
+    return offsets
+
+
+# %% wrong="stops_at_what_was_seen" question="search" check="the_cheapest_is_found" says="the rewrites behind that one"
+def search(start, rewrites, cost, fingerprint=str, alpha=1.05, budget=30):
+    best = (cost(start), start)
+    queue, seen = [(best[0], 0, start)], {fingerprint(start)}
+    while queue and budget > 0:
+        budget -= 1
+        _, _, program = heapq.heappop(queue)
+        for r in rewrites:
+            f = r(program)
+            if fingerprint(f) in seen:
+                break
+            seen.add(fingerprint(f))
+            price = cost(f)
+            if price < alpha * best[0]:
+                heapq.heappush(queue, (price, len(seen), f))
+            if price < best[0]:
+                best = (price, f)
+    return best
+
+
+# %% wrong="spends_the_budget_on_rewrites" question="search" check="the_cheapest_goes_first_and_the_budget_holds" says="is taken next"
+def search(start, rewrites, cost, fingerprint=str, alpha=1.05, budget=30):
+    best = (cost(start), start)
+    queue, seen = [(best[0], 0, start)], {fingerprint(start)}
+    while queue and budget > 0:
+        _, _, program = heapq.heappop(queue)
+        for r in rewrites:
+            budget -= 1
+            f = r(program)
+            if fingerprint(f) in seen:
+                continue
+            seen.add(fingerprint(f))
+            price = cost(f)
+            if price < alpha * best[0]:
+                heapq.heappush(queue, (price, len(seen), f))
+            if price < best[0]:
+                best = (price, f)
+    return best
+
+
+# %% wrong="leaves_out_a_weight_that_is_there" question="merge_matmuls" check="merging_keeps_the_values" says="Which columns are whose"
+def merge_matmuls(program):
+    groups, group_of, merged = {}, {}, {}
+    steps = program.steps
+    for i, step in enumerate(steps):
+        if step.op == "matmul":
+            group = groups.setdefault(step.inputs[0], [])
+            if not group or step.inputs[1] < group[0]:
+                group.append(i) if not any(
+                    steps[k].inputs[1] == step.inputs[1] for k in group
+                ) else None
+                group_of[i] = group
+
+    def rule(new, i, place):
+        if len(group_of.get(i, ())) < 2:
+            return None
+        group, (left, _) = group_of[i], steps[i].inputs
+        if i == group[0]:
+            weights = new.emit("concat", *(place[steps[j].inputs[1]] for j in group))
+            merged[i] = new.emit("matmul", place[left], weights)
+        start = sum(steps[j].shape[1] for j in group if j < i)
+        return new.emit("slice", merged[group[0]], attr=(start, start + steps[i].shape[1]))
+
+    return dead_code(rebuild(program, rule))
+
+
+# %% wrong="joins_each_weight_once" question="merge_matmuls" check="merging_keeps_the_values" says="Which columns are whose"
+def merge_matmuls(program):
+    groups, group_of, merged = {}, {}, {}
+    steps = program.steps
+    for i, step in enumerate(steps):
+        if step.op == "matmul":
+            group = groups.setdefault(step.inputs[0], [])
+            if not group or step.inputs[1] < group[0]:
+                group.append(i)
+                group_of[i] = group
+
+    def rule(new, i, place):
+        if len(group_of.get(i, ())) < 2:
+            return None
+        group, (left, _) = group_of[i], steps[i].inputs
+        if i == group[0]:
+            weights = new.emit("concat", *dict.fromkeys(place[steps[j].inputs[1]] for j in group))
+            merged[i] = new.emit("matmul", place[left], weights)
+        start = sum(steps[j].shape[1] for j in group if j < i)
+        return new.emit("slice", merged[group[0]], attr=(start, start + steps[i].shape[1]))
+
+    return dead_code(rebuild(program, rule))
+
+
+# %% wrong="sorts_the_weights" question="merge_matmuls" check="merging_keeps_the_values" says="Which columns are whose"
+def merge_matmuls(program):
+    groups, group_of, merged = {}, {}, {}
+    steps = program.steps
+    for i, step in enumerate(steps):
+        if step.op == "matmul":
+            group = groups.setdefault(step.inputs[0], [])
+            if not group or step.inputs[1] < group[0]:
+                group.append(i)
+                group_of[i] = group
+
+    def rule(new, i, place):
+        if len(group_of.get(i, ())) < 2:
+            return None
+        group, (left, _) = group_of[i], steps[i].inputs
+        if i == group[0]:
+            weights = new.emit("concat", *sorted(place[steps[j].inputs[1]] for j in group))
+            merged[i] = new.emit("matmul", place[left], weights)
+        start = sum(steps[j].shape[1] for j in group if j < i)
+        return new.emit("slice", merged[group[0]], attr=(start, start + steps[i].shape[1]))
+
+    return dead_code(rebuild(program, rule))
