@@ -41,10 +41,10 @@ def compare_traffic(student, sizes, block, item, hint):
 @check("traffic")
 def three_plain_loops_load_two_numbers_a_term(student, rng):
     """a block of 1 by 1 loads two numbers a term, and stores each element of C once"""
-    sizes = tuple(int(s) for s in rng.permutation([3, 5, 7]) + rng.integers(0, 20))
-    compare_traffic(
-        student, sizes, (1, 1), 4, "Count for one element of C: k numbers of A, k of B."
-    )
+    few = tuple(int(s) for s in rng.permutation([3, 5, 7]) + rng.integers(0, 20))
+    for sizes in (few, (2048, 4096, 1024)):
+        hint = "Count for one element of C: k numbers of A, k of B."
+        compare_traffic(student, sizes, (1, 1), 4, hint)
 
 
 @check("traffic")
@@ -122,9 +122,28 @@ def compare_tiled(student, rng, shape, tiles, hint, dtype=np.float64):
 def record_products(m, n, k, tiles):
     """Return the sizes of both factors of all products that tiled makes, and how many terms.
 
-    Numbers of a and b that it reads one by one are products of two numbers.
+    Numbers of a and b that it reads one by one are products of two numbers. Then how often it
+    went from one tile of a to another, and of b; and whether both are what they were.
     """
-    sizes, keys_read = [], []
+    sizes, keys_read, at = [], [], {"a": [], "b": []}
+
+    def note(x):
+        """Note the tile that an array begins in, where it shows a or b; return whether it shows b."""
+        tile_m, tile_n, tile_k = tiles
+        for name, whole, tall, wide in (("a", a, tile_m, tile_k), ("b", b, tile_k, tile_n)):
+            place = x.__array_interface__["data"][0] - whole.__array_interface__["data"][0]
+            if 0 <= place < whole.nbytes:
+                row, column = divmod(place // whole.itemsize, whole.shape[1])
+                tile = row // tall, column // wide
+                if at[name][-1:] != [tile]:
+                    at[name].append(tile)
+                return name == "b"
+        return False
+
+    def note_product(x, y, terms):
+        """Note a product of two arrays; b may stand first, as in (b.T @ a.T).T."""
+        exchanged, _ = note(x), note(y)
+        sizes.append([*((y.size, x.size) if exchanged else (x.size, y.size)), terms])
 
     class Watched(np.ndarray):
         def __array_ufunc__(self, ufunc, method, *inputs, out=None, **more):
@@ -134,14 +153,14 @@ def record_products(m, n, k, tiles):
             both = sum(isinstance(x, Watched) for x in inputs) == 2
             if ufunc is np.matmul or (ufunc is np.multiply and both):
                 terms = arrays[0].shape[-1] if ufunc is np.matmul else 1
-                sizes.append([arrays[0].size, arrays[1].size, np.size(result) * terms])
+                note_product(*arrays, np.size(result) * terms)
             return result
 
         def __array_function__(self, function, types, args, kwargs):
             if function in (np.dot, np.inner, np.vdot, np.outer, np.tensordot, np.einsum):
                 x, y = [np.asarray(a) for a in args if isinstance(a, np.ndarray)][:2]
                 shared = 1 if function is np.outer else x.shape[-1]
-                sizes.append([x.size, y.size, x.size * y.size // max(1, shared)])
+                note_product(x, y, x.size * y.size // max(1, shared))
                 arrays = [np.asarray(a) if isinstance(a, np.ndarray) else a for a in args]
                 return function(*arrays, **kwargs)
             result = super().__array_function__(function, types, args, kwargs)
@@ -151,6 +170,7 @@ def record_products(m, n, k, tiles):
             item = super().__getitem__(key)
             if not isinstance(item, np.ndarray):
                 keys_read.append(key)
+                note(np.asarray(self)[(*key, ...) if isinstance(key, tuple) else (key, ...)])
             return item
 
         def __iter__(self):
@@ -161,16 +181,17 @@ def record_products(m, n, k, tiles):
 
     a, b = np.ones((m, k)).view(Watched), np.ones((k, n)).view(Watched)
     tiled(a, b, *tiles)
-    return [[x, y] for x, y, _ in sizes], int(sum(terms for *_, terms in sizes)) + len(
-        keys_read
-    ) // 2
+    terms = int(sum(terms for *_, terms in sizes)) + len(keys_read) // 2
+    untouched = bool((np.asarray(a) == 1).all() and (np.asarray(b) == 1).all())
+    return [[x, y] for x, y, _ in sizes], terms, [len(at["a"]), len(at["b"])], untouched
 
 
 @check("tiled")
 def products_are_of_tiles_only(student, rng):
     """it multiplies tiles of a and b, none larger than was asked for"""
     m, n, k = (size * int(rng.integers(1, 3)) for size in (6, 10, 8))
-    sizes, terms = student.probe(record_products, m=m, n=n, k=k, tiles=[3, 5, 2])
+    got = student.probe(record_products, m=m, n=n, k=k, tiles=[3, 5, 2])
+    sizes, terms, moves, untouched = got
     called = f"tiled(a, b, 3, 5, 2) of ({m}, {k}) by ({k}, {n})"
     if any(left > 6 or right > 10 for left, right in sizes):
         left, right = max(sizes)
@@ -185,6 +206,16 @@ def products_are_of_tiles_only(student, rng):
             hint="Which two slices does each turn multiply? Take them from a and b as they came: "
             "np.asarray, np.array or tolist make others, on which nothing is counted.",
         )
+    most = (m // 3) * (n // 5) * (k // 2)
+    if max(moves) > most:
+        raise Feedback(
+            f"{called} went from one tile of a or b to another {max(moves)} times; there are {most} "
+            "pairs of tiles to be multiplied.",
+            hint="All that is done with a pair of tiles is done before the next pair. By which "
+            "steps do your three outer loops go?",
+        )
+    if not untouched:
+        raise Feedback(f"{called} changed a or b.", hint="Both are the caller's.")
 
 
 @check("tiled", weight=2, requires="products_are_of_tiles_only")
@@ -250,7 +281,7 @@ def of_sixteen_and_thirty_two(student, rng):
 @check("best_block", hidden=True)
 def of_any_number(student, rng):
     """the best block of any number of registers; of equals the one with fewer vectors"""
-    for registers in (3, 4, 8, 13, 64, 200, *(int(r) for r in rng.integers(5, 60, size=3))):
+    for registers in (3, 4, 8, 13, 64, 400, *(int(r) for r in rng.integers(5, 60, size=3))):
         compare_block(student, registers)
 
 
@@ -265,9 +296,18 @@ def cut_panels(b, columns):
     return panels
 
 
+def pack_in_used_memory(b, columns):
+    """Return the learner's panels; what is not written in them is what was in memory before."""
+    size = -(-b.shape[1] // columns) * columns * len(b)
+    used = [np.full(size, 7, b.dtype) for _ in range(16)]
+    del used  # NumPy keeps such small blocks, and gives them out again
+    return pack(b, columns)
+
+
 def compare_panels(student, b, columns, hint):
     called = f"pack(b, {columns}) of {b.shape}"
-    got, right = np.asarray(student.call("pack", b, columns)), cut_panels(b, columns)
+    got = np.asarray(student.probe(pack_in_used_memory, b=b, columns=columns))
+    right = cut_panels(b, columns)
     if got.shape != right.shape:
         raise Feedback(
             f"{called} has shape {got.shape}, expected {right.shape}.",
@@ -287,6 +327,34 @@ def panels_hold_columns_side_by_side(student, rng):
     b = rng.normal(size=(3, 8)).astype(np.float32)
     compare_panels(student, b, 4, "Look at panel 0: it is the first columns of b, as they stand.")
     compare_panels(student, b, 2, "Look at panel 1: where in b does it begin?")
+
+
+def lay_panels(b, columns):
+    """Return the strides of the learner's panels, in numbers, and whether they share b's memory."""
+    panels = pack(b, columns)
+    return [s // panels.itemsize for s in panels.strides], bool(np.shares_memory(panels, b))
+
+
+@check("pack", requires="panels_hold_columns_side_by_side")
+def panels_lie_in_memory_as_they_are_read(student, rng):
+    """the panels are a copy, in which row follows row and panel follows panel"""
+    for n in (8, 7):
+        b = rng.normal(size=(3, n)).astype(np.float32)
+        strides, shared = student.probe(lay_panels, b=b, columns=4)
+        called = f"pack(b, 4) of {b.shape}"
+        if shared:
+            raise Feedback(
+                f"{called} shows b's own memory.",
+                hint="In memory nothing has moved: rows of a panel are as far apart as before.",
+            )
+        if strides != [12, 4, 1]:
+            raise Feedback(
+                f"{called}: in memory a panel begins {strides[0]} numbers behind the one before, a "
+                f"row {strides[1]} and a number {strides[2]}; a loop that reads on and on expects "
+                "12, 4 and 1.",
+                hint="Axes that are exchanged move no number. Which array is written to, in which "
+                "order?",
+            )
 
 
 @check("pack")
@@ -311,7 +379,10 @@ COLUMNS = (
 
 
 def draw_points(rng, count):
-    return [{k: v[rng.integers(len(v))] for k, v in KNOBS.items()} for _ in range(count)]
+    """Return random points, their knobs in any order, beside one that no feature is made of."""
+    points = [{k: v[rng.integers(len(v))] for k, v in KNOBS.items()} for _ in range(count)]
+    points = [point | {"order": "nkm"} for point in points]
+    return [{k: point[k] for k in rng.permutation(list(point)).tolist()} for point in points]
 
 
 def compute_features(points):
@@ -326,12 +397,14 @@ def compute_features(points):
 @check("features")
 def nine_numbers_a_point(student, rng):
     """an array of floats, a row of nine for each point"""
-    points = draw_points(rng, 5)
-    got = np.asarray(student.call("features", points))
-    if got.shape != (5, 9):
-        raise Feedback(f"features of 5 points has shape {got.shape}, expected (5, 9).")
-    if got.dtype.kind != "f":
-        raise Feedback(f"features gave {got.dtype}, expected floats.")
+    for count in (5, 1):
+        got = np.asarray(student.call("features", draw_points(rng, count)))
+        if got.shape != (count, 9):
+            raise Feedback(
+                f"features of {count} points has shape {got.shape}, expected ({count}, 9)."
+            )
+        if got.dtype.kind != "f":
+            raise Feedback(f"features gave {got.dtype}, expected floats.")
 
 
 @check("features", weight=3)
@@ -498,11 +571,11 @@ def a_batch_is_new_points(student, rng):
 @check("propose", weight=2)
 def the_models_best_come_first(student, rng):
     """with 8 trials or more, all but the surprises are the model's fastest, best first"""
-    land = Landscape(rng, 300)
-    for n_tried, count, surprises in ((8, 6, 0), (40, 8, 2)):
-        tried = [int(i) for i in rng.permutation(300)[:n_tried]]
+    land = Landscape(rng, 2000)  # NumPy sorts what it has only to part where there are few
+    for n_tried, count, surprises in ((8, 6, 0), (9, 12, 2), (40, 8, 2), (40, 900, 2)):
+        tried = [int(i) for i in rng.permutation(2000)[:n_tried]]
         w, _ = solve_ridge(land.x[tried], np.log(land.seconds[tried]), 1.0)
-        open_ = np.setdiff1d(np.arange(300), tried)
+        open_ = np.setdiff1d(np.arange(2000), tried)
         guess = (land.x @ w)[open_]
         batch = ask_batch(student, land, tried, count, surprises, 1)
         guesses = np.array([land.x[i] @ w for i in batch[: count - surprises]])
@@ -535,6 +608,15 @@ def surprises_are_drawn(student, rng):
             raise Feedback(f"The {what} differ between two calls with one seed.")
         if set.intersection(*map(set, batches[1:])):
             raise Feedback(f"The {what} are the same with another seed: they are not drawn.")
+        if surprises:
+            w, _ = solve_ridge(land.x[tried], np.log(land.seconds[tried]), 1.0)
+            drawn = (land.x @ w)[np.ravel(batches)]
+            if drawn.max() < np.quantile(land.x @ w, 0.5):
+                raise Feedback(
+                    f"The {what} of five calls are all among the faster half, by the model.",
+                    hint="They are there to show where the model is wrong. Among which points are "
+                    "they drawn?",
+                )
 
 
 @check("propose", hidden=True, weight=3)
@@ -554,19 +636,23 @@ def a_search_is_near_the_best_after_32_trials(student, rng):
 
 
 def leaves_trials_alone(x, tried, seconds):
-    """Ask for a batch; return whether what was tried is what it was before."""
-    before = list(tried), list(seconds)
+    """Ask for a batch; return whether trials, and NumPy's common generator, are as before."""
+    before, state = (list(tried), list(seconds)), str(np.random.get_state())
     propose(x, tried, seconds, 5, 1, 3)
-    return (tried, seconds) == before
+    return (tried, seconds) == before, str(np.random.get_state()) == state
 
 
 @check("propose", hidden=True, requires="the_models_best_come_first")
 def the_trials_are_only_read(student, rng):
-    """tried and seconds are as they were afterwards"""
+    """tried, seconds and the generator that all programs share are as they were afterwards"""
     land = Landscape(rng, 60)
     tried = [int(i) for i in rng.permutation(60)[:20]]
     seconds = land.seconds[tried].tolist()
-    if not student.probe(leaves_trials_alone, x=land.x, tried=tried, seconds=seconds):
+    same, unseeded = student.probe(leaves_trials_alone, x=land.x, tried=tried, seconds=seconds)
+    if not unseeded:
+        hint = "Whoever else draws from np.random gets other numbers now. Which generator is yours?"
+        raise Feedback("propose draws from the generator that all programs share.", hint=hint)
+    if not same:
         hint = "The search adds the batch to its lists itself. Which line writes into one of them?"
         raise Feedback("propose changed tried or seconds.", hint=hint)
 
@@ -577,15 +663,15 @@ def the_trials_are_only_read(student, rng):
 @check("first_batch", weight=2)
 def ranks_by_what_the_small_shape_taught(student, rng):
     """the rows that a model of the small shape finds fastest, the fastest first"""
-    for count in (8, 30, 3):
-        small, large = Landscape(rng, 60), Landscape(rng, 200)
+    for count in (8, 30, 900):  # NumPy sorts what it has only to part where there are few
+        small, large = Landscape(rng, 60), Landscape(rng, 2000)
         w, _ = solve_ridge(small.x, np.log(small.seconds), 1.0)
         guess = large.x @ w
         answer = student.call("first_batch", small.x, small.seconds, large.x, count)
         got = read_numbers(answer, "first_batch")
         if len(got) != count or len(set(got)) != count:
             raise Feedback(f"first_batch gave {len(got)} points, expected {count} that differ.")
-        if min(got) < 0 or max(got) >= 200:
+        if min(got) < 0 or max(got) >= 2000:
             raise Feedback("first_batch gave a number that is no row of x_large.")
         if np.allclose(guess[got], np.sort(guess)[::-1][:count]):
             raise Feedback("first_batch gave the slowest by the model. Lower is better.")
@@ -599,13 +685,28 @@ def ranks_by_what_the_small_shape_taught(student, rng):
             )
 
 
+def leaves_seconds_alone(x, seconds):
+    """Ask for a first batch; return the seconds of the small shape afterwards."""
+    first_batch(x, seconds, x, 3)
+    return seconds
+
+
+@check("first_batch", requires="ranks_by_what_the_small_shape_taught")
+def the_seconds_are_only_read(student, rng):
+    """what the small shape took is the same afterwards"""
+    land = Landscape(rng, 60)
+    got = student.probe(leaves_seconds_alone, x=land.x, seconds=land.seconds)
+    hint = "The logarithms are numbers of your own. Into which array are they written?"
+    close(got, land.seconds, called="seconds_small after first_batch", hint=hint)
+
+
 # ---- 7. saved_bytes
 
 
 @check("saved_bytes")
 def each_step_reads_and_writes(student, rng):
     """each step that is fused saves a read and a write of C"""
-    for steps in (1, 2, int(rng.integers(3, 9))):
+    for steps in (1, 2, int(rng.integers(3, 9)), 0):
         m, n, item = (int(v) for v in rng.integers(2, 50, size=3))
         called = f"saved_bytes({m}, {n}, {steps}, {item})"
         got = require_number(student.call("saved_bytes", m, n, steps, item), called)

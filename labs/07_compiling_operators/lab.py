@@ -251,7 +251,10 @@ q.check("best_block")
 
 # %% question="pack" points="4" hint1="How many panels are there? What is the shape of one?" hint2="Begin with zeros of shape (panels, k, columns) and b's dtype, and copy slices of b's columns into it." hint3="For the last panel: part = b[:, p * columns : (p + 1) * columns]; panels[p, :, : part.shape[1]] = part."
 def pack(b, columns):
-    """Return b of shape (k, n) as panels (ceil(n / columns), k, columns), zeros where b has ended."""
+    """Return b of shape (k, n) as panels (ceil(n / columns), k, columns), zeros where b has ended.
+
+    A new array of b's dtype, whose numbers lie in memory in this order.
+    """
     k, n = b.shape
     ### BEGIN SOLUTION
     panels = np.zeros((-(-n // columns), k, columns), b.dtype)

@@ -327,3 +327,195 @@ def saved_bytes(m, n, steps, item_bytes=4):
 # %% wrong="counts_elements" question="saved_bytes" check="each_step_reads_and_writes" says="Count the elements of C"
 def saved_bytes(m, n, steps, item_bytes=4):
     return 2 * steps * (m + n) * item_bytes
+
+
+# %% wrong="counts_in_32_bits" question="traffic" check="three_plain_loops_load_two_numbers_a_term" says="k numbers of A"
+def traffic(m, n, k, rows, columns, item_bytes=4):
+    m, n, k = np.int32(m), np.int32(n), np.int32(k)
+    return item_bytes * (m * k * -(-n // columns) + k * n * -(-m // rows) + m * n)
+
+
+# %% wrong="empties_a" question="tiled" check="products_are_of_tiles_only" says="the caller's"
+def tiled(a, b, tile_m, tile_n, tile_k):
+    (m, k), n = a.shape, b.shape[1]
+    c = np.zeros((m, n), a.dtype)
+    for i in range(0, m, tile_m):
+        for j in range(0, n, tile_n):
+            for p in range(0, k, tile_k):
+                part = a[i : i + tile_m, p : p + tile_k]
+                part *= 1
+                c[i : i + tile_m, j : j + tile_n] += part @ b[p : p + tile_k, j : j + tile_n]
+    a[...] = 0
+    return c
+
+
+# %% wrong="has_no_tiles" question="tiled" check="products_are_of_tiles_only" says="before the next pair"
+def tiled(a, b, tile_m, tile_n, tile_k):
+    (m, k), n = a.shape, b.shape[1]
+    c = np.zeros((m, n), a.dtype)
+    for i in range(m):
+        for j in range(n):
+            for p in range(k):
+                c[i, j] += a[i, p] * b[p, j]
+    return c
+
+
+# %% wrong="tiles_of_one_row" question="tiled" check="products_are_of_tiles_only" says="before the next pair"
+def tiled(a, b, tile_m, tile_n, tile_k):
+    (m, k), n = a.shape, b.shape[1]
+    c = np.zeros((m, n), a.dtype)
+    for i in range(0, m, 1):
+        for j in range(0, n, tile_n):
+            for p in range(0, k, tile_k):
+                c[i : i + 1, j : j + tile_n] += (
+                    a[i : i + 1, p : p + tile_k] @ b[p : p + tile_k, j : j + tile_n]
+                )
+    return c
+
+
+# %% wrong="up_to_sixteen_rows" question="best_block" check="of_any_number" says="There is a block with more"
+def best_block(registers):
+    every = [(r, v) for r in range(1, 17) for v in range(1, 17) if r * v + v + 1 <= registers]
+    return max(every, key=lambda b: (b[0] * b[1] / sum(b), -b[1]))
+
+
+# %% wrong="leaves_what_was_there" question="pack" check="the_last_panel_is_filled_with_zeros" says="expected 0"
+def pack(b, columns):
+    k, n = b.shape
+    panels = np.empty((-(-n // columns), k, columns), b.dtype)
+    for p in range(len(panels)):
+        part = b[:, p * columns : (p + 1) * columns]
+        panels[p, :, : part.shape[1]] = part
+    return panels
+
+
+# %% wrong="shows_b_itself" question="pack" check="panels_lie_in_memory_as_they_are_read" says="nothing has moved"
+def pack(b, columns):
+    k, n = b.shape
+    if n % columns == 0:
+        return b.reshape(k, -1, columns).transpose(1, 0, 2)
+    panels = np.zeros((-(-n // columns), k, columns), b.dtype)
+    for p in range(len(panels)):
+        part = b[:, p * columns : (p + 1) * columns]
+        panels[p, :, : part.shape[1]] = part
+    return panels
+
+
+# %% wrong="exchanges_axes" question="pack" check="panels_lie_in_memory_as_they_are_read" says="move no number"
+def pack(b, columns):
+    k, n = b.shape
+    count = -(-n // columns)
+    wide = np.concatenate([b, np.zeros((k, count * columns - n), b.dtype)], axis=1)
+    return wide.reshape(k, count, columns).transpose(1, 0, 2)
+
+
+# %% wrong="panels_by_columns" question="pack" check="panels_lie_in_memory_as_they_are_read" says="move no number"
+def pack(b, columns):
+    k, n = b.shape
+    panels = np.zeros((-(-n // columns), columns, k), b.dtype)
+    for p in range(len(panels)):
+        part = b[:, p * columns : (p + 1) * columns]
+        panels[p, : part.shape[1]] = part.T
+    return panels.transpose(0, 2, 1)
+
+
+# %% wrong="takes_the_knobs_as_they_come" question="features" check="nine_numbers_a_point" says="raised"
+def features(points):
+    out = []
+    for p in points:
+        r, v, lanes, unroll, tile_k, a, b = p.values()
+        out.append(
+            [
+                *np.log2([r, v, lanes, unroll, tile_k]),
+                a,
+                b,
+                r * v / (r + v),
+                max(0, r * v + v + 1 - 32),
+            ]
+        )
+    return np.array(out, float)
+
+
+# %% wrong="squeezes_one_point" question="features" check="nine_numbers_a_point" says="raised"
+def features(points):
+    f = np.array(
+        [
+            [p[k] for k in ("rows", "vectors", "lanes", "unroll", "tile_k", "pack_a", "pack_b")]
+            for p in points
+        ],
+        float,
+    ).squeeze()
+    r, v = f[:, 0].copy(), f[:, 1].copy()
+    f[:, :5] = np.log2(f[:, :5])
+    return np.column_stack([f, r * v / (r + v), np.maximum(0, r * v + v + 1 - 32)])
+
+
+# %% wrong="parts_instead_of_sorting" question="propose" check="the_models_best_come_first" says="their order is not"
+def propose(x, tried, seconds, count, surprises, seed):
+    rng = np.random.default_rng(seed)
+    untried = np.setdiff1d(np.arange(len(x)), tried)
+    best = untried[:0]
+    if len(tried) >= 8:
+        w, _ = fit_ridge(x[tried], np.log(seconds))
+        g = (x @ w)[untried]
+        k = count - surprises
+        best = untried[np.argpartition(g, min(k, len(g) - 1))[:k]]
+    others = rng.choice(np.setdiff1d(untried, best), count - len(best), replace=False)
+    return [*best, *others]
+
+
+# %% wrong="draws_among_the_best" question="propose" check="surprises_are_drawn" says="where the model is wrong"
+def propose(x, tried, seconds, count, surprises, seed):
+    rng = np.random.default_rng(seed)
+    untried = np.setdiff1d(np.arange(len(x)), tried)
+    best = untried[:0]
+    pool = untried
+    if len(tried) >= 8:
+        w, _ = fit_ridge(x[tried], np.log(seconds))
+        ranked = untried[np.argsort((x @ w)[untried])]
+        best = ranked[: count - surprises]
+        pool = ranked[count - surprises : 10 * count]
+    others = rng.choice(pool, count - len(best), replace=False)
+    return [*best, *others]
+
+
+# %% wrong="draws_from_the_common_generator" question="propose" check="the_trials_are_only_read" says="Which generator is yours"
+def propose(x, tried, seconds, count, surprises, seed):
+    np.random.seed(seed)
+    untried = np.setdiff1d(np.arange(len(x)), tried)
+    best = untried[:0]
+    if len(tried) >= 8:
+        w, _ = fit_ridge(x[tried], np.log(seconds))
+        best = untried[np.argsort((x @ w)[untried])][: count - surprises]
+    others = np.random.choice(np.setdiff1d(untried, best), count - len(best), replace=False)
+    return [*best, *others]
+
+
+# %% wrong="waits_for_a_batch" question="propose" check="the_models_best_come_first" says="sort the open ones"
+def propose(x, tried, seconds, count, surprises, seed):
+    rng = np.random.default_rng(seed)
+    untried = np.setdiff1d(np.arange(len(x)), tried)
+    best = untried[:0]
+    if len(tried) >= count:
+        w, _ = fit_ridge(x[tried], np.log(seconds))
+        best = untried[np.argsort((x @ w)[untried])][: count - surprises]
+    others = rng.choice(np.setdiff1d(untried, best), count - len(best), replace=False)
+    return [*best, *others]
+
+
+# %% wrong="takes_logarithms_in_place" question="first_batch" check="the_seconds_are_only_read" says="Into which array"
+def first_batch(x_small, seconds_small, x_large, count):
+    np.log(seconds_small, out=seconds_small)
+    w, _ = fit_ridge(x_small, seconds_small)
+    return np.argsort(x_large @ w)[:count]
+
+
+# %% wrong="saves_of_no_step" question="saved_bytes" check="each_step_reads_and_writes" says="Count the elements"
+def saved_bytes(m, n, steps, item_bytes=4):
+    return 2 * max(1, steps) * m * n * item_bytes
+
+
+# %% wrong="parts_the_large_shape" question="first_batch" check="ranks_by_what_the_small_shape_taught" says="their order is not"
+def first_batch(x_small, seconds_small, x_large, count):
+    w, _ = fit_ridge(x_small, np.log(seconds_small))
+    return np.argpartition(x_large @ w, count)[:count]
