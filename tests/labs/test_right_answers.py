@@ -75,6 +75,63 @@ OTHERWISE = [  # lab, question, words of its solution, other words that are as r
         "mask = mt.where(lengths > float(i), 1.0, 0.0)\n"
         "        h = mask * cell(row(table, Constant(i)), h, w, u) + (1.0 - mask) * h",
     ),
+    (  # the operator's own result, which is what its rule needs
+        "02_autodiff",
+        "ExpOp",
+        "out_grad * mt.exp(x)",
+        "out_grad * node",
+    ),
+    (  # from both ends of the graph: a value goes when all of its users have
+        "02_autodiff",
+        "topological_order",
+        "    return order",
+        "    users, ready, last = {}, [output], []\n"
+        "    for value in order:\n"
+        "        for source in value.inputs:\n"
+        "            users[id(source)] = users.get(id(source), 0) + 1\n"
+        "    while ready:\n"
+        "        last.append(ready.pop())\n"
+        "        for source in last[-1].inputs:\n"
+        "            users[id(source)] -= 1\n"
+        "            ready += [source] * (users[id(source)] == 0)\n"
+        "    return last[::-1]",
+    ),
+    (  # zeros to begin with, so that every rule is asked
+        "02_autodiff",
+        "gradients",
+        "    adjoint = {id(output): mt.ones_like(output)}\n",
+        "    adjoint = {id(v): mt.zeros_like(v) for v in topological_order(output)}\n"
+        "    adjoint[id(output)] = mt.ones_like(output)\n",
+    ),
+    (  # velocities that are made anew
+        "03_modules_and_training",
+        "SGD",
+        "                    v *= self.momentum\n                    v += p.grad\n"
+        "                    p -= self.lr * v",
+        "                    v.copy_(self.momentum * v + p.grad)\n"
+        "                    p.copy_(p - self.lr * v)",
+    ),
+    ("04_dataflow_graphs", "evaluate", "    values = {}\n", "    values = dict(feeds)\n"),
+    (  # the result of an assignment is the new velocity
+        "04_dataflow_graphs",
+        "minimize",
+        "velocity = momentum * slot + grad\n        updates += [assign(slot, velocity), ",
+        "velocity = assign(slot, momentum * slot + grad)\n        updates += [",
+    ),
+    (  # factors of a tile from the other side
+        "07_compiling_operators",
+        "tiled",
+        "into += a[i : i + tile_m, p : p + tile_k] @ b[p : p + tile_k, j : j + tile_n]",
+        "into += (b[p : p + tile_k, j : j + tile_n].T @ a[i : i + tile_m, p : p + tile_k].T).T",
+    ),
+    (  # number by number within a tile
+        "07_compiling_operators",
+        "tiled",
+        "into += a[i : i + tile_m, p : p + tile_k] @ b[p : p + tile_k, j : j + tile_n]",
+        "for r, q in product(range(i, min(i + tile_m, m)), range(p, min(p + tile_k, k))):\n"
+        "            for s in range(j, min(j + tile_n, n)):\n"
+        "                c[r, s] += a[r, q] * b[q, s]",
+    ),
     (
         "05_control_flow",
         "gradient_rules",
