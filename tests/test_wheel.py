@@ -16,6 +16,7 @@ import pytest
 
 from autograder.authoring.source import find_labs
 from autograder.formats.colab import build_wheel
+from scripts import install
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("minitorch", "ddp_lab", "autograder", "lessons", "labs")
@@ -142,10 +143,21 @@ def test_what_a_learner_imports_needs_nothing_that_windows_lacks() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_dev_container_and_binder_install_as_the_readme_says() -> None:
-    """From the index of CPU builds too: another's would bring gigabytes of CUDA."""
-    install = "pip install --extra-index-url https://download.pytorch.org/whl/cpu '.[learn]'"
+@pytest.mark.parametrize("of_whom", ["dev container", "binder"])
+def test_a_dev_container_and_binder_install_as_the_readme_says_and_no_cuda(
+    of_whom: str, tmp_path: Path
+) -> None:
     assert "pip install '.[learn]'" in (ROOT / "README.md").read_text()
-    assert install in (ROOT / "binder" / "postBuild").read_text()
     container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
-    assert container["postCreateCommand"] == install
+    command = {"dev container": container["postCreateCommand"], "binder": "binder/postBuild"}
+    (tmp_path / "pip").write_text('#!/bin/sh\necho "$@ from $PIP_EXTRA_INDEX_URL"\n')
+    (tmp_path / "pip").chmod(0o755)
+    plain = {k: v for k, v in os.environ.items() if k != "TORCH_INDEX"}
+    plain["PATH"] = f"{tmp_path}:{plain['PATH']}"
+    for index in (None, "https://example.org/cu128", ""):
+        chosen = {} if index is None else {"TORCH_INDEX": index}
+        done = subprocess.run(
+            ["sh", "-c", command[of_whom]], cwd=ROOT, env=plain | chosen, stdout=subprocess.PIPE
+        )
+        expected = install.CPU_INDEX if index is None else index
+        assert done.stdout.decode() == f"install .[learn] from {expected}\n"

@@ -14,6 +14,7 @@ from autograder.records import Limits
 ROOT = Path("/sys/fs/cgroup")
 CONTROLLERS = {"memory", "pids"}
 SUBGROUP = "judge"
+OLDEST_SYSTEMD = 254  # the first with DelegateSubgroup=
 SCOPE = f"systemd-run --user --scope -p Delegate=yes -p DelegateSubgroup={SUBGROUP} autograder"
 
 

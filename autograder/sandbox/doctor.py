@@ -42,8 +42,9 @@ APPARMOR = """Ubuntu 24.04 and later forbid bubblewrap its namespaces until a pr
 CLONE = "sudo sysctl -w kernel.unprivileged_userns_clone=1"
 NAMESPACES = "sudo sysctl -w user.max_user_namespaces=65536"
 CONTAINER = (
-    "In a container: give it user namespaces and an unmasked /proc (docker run "
-    "--security-opt seccomp=unconfined --security-opt systempaths=unconfined), or grade outside it."
+    "In a container: give it user namespaces, mounts and an unmasked /proc (docker run "
+    "--security-opt seccomp=unconfined --security-opt apparmor=unconfined "
+    "--security-opt systempaths=unconfined), or grade outside it."
 )
 
 
@@ -85,7 +86,7 @@ def examine() -> Iterator[Finding]:
     yield namespaces
     yield _filter()
     yield _users()
-    yield _memory()
+    yield judge_memory(cgroup.place())
     if namespaces.ok:
         yield from _inside()
 
@@ -154,12 +155,13 @@ def _users() -> Finding:
     return Finding("user", not (hidden and tools), says, missing)
 
 
-def _memory() -> Finding:
-    place = cgroup.place()
+def judge_memory(place: Path | None) -> Finding:
+    """Say how memory is limited, from where workers' control groups can be made."""
     if place is not None:
         return Finding("memory", True, f"a control group below {place}")
     says = "watched from outside, every 20 ms; no memory control group can be written"
-    better = f"For one that the kernel keeps, with systemd 254 or later: {cgroup.SCOPE} ..."
+    oldest = f"systemd {cgroup.OLDEST_SYSTEMD} or newer, as `systemd-run --version` says"
+    better = f"For one that the kernel keeps ({oldest}): {cgroup.SCOPE} ..."
     return Finding("memory", False, says, better, needed=False)
 
 

@@ -6,20 +6,18 @@ AUTOGRADER_SERVER, and AUTOGRADER_TOKEN or a file named by AUTOGRADER_TOKEN_FILE
 
 import json
 import os
-import re
 import secrets
-import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http import HTTPStatus
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import quote, urlencode, urljoin, urlsplit
+from urllib.parse import quote, urlencode, urlsplit
 
+from autograder.service.client_errors import describe_answer, describe_failure
 from autograder.service.errors import ServerError
 
 DEFAULT_SERVER = "http://127.0.0.1:8000"
@@ -27,11 +25,6 @@ DEFAULT_SERVER = "http://127.0.0.1:8000"
 _TIMEOUT_S = 60.0  # an upload over a slow line; a server that is down answers at once
 _ANSWER_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 20
-_NO_ANSWER_BEHIND = (
-    HTTPStatus.BAD_GATEWAY,
-    HTTPStatus.SERVICE_UNAVAILABLE,
-    HTTPStatus.GATEWAY_TIMEOUT,
-)
 
 
 @dataclass(frozen=True)
@@ -212,44 +205,10 @@ class Connection:
                 yield answer
         except urllib.error.HTTPError as error:
             with error:
-                message = _own_message(what, error) or self._explain_status(what, path, error)
-                raise ServerError(message, status=error.code) from error
+                problem = describe_answer(what, self.server, error, len(body or b""))
+                raise ServerError(problem, status=error.code) from error
         except (OSError, HTTPException, ValueError) as error:
-            reason = getattr(error, "reason", None) or error
-            if isinstance(reason, ssl.SSLCertVerificationError):
-                raise ServerError(
-                    f"{what}: the certificate of {self.server} is not trusted: "
-                    f"{reason.verify_message}. SSL_CERT_FILE names the file of an authority to "
-                    "trust. Help: when_it_does_not_work.html#the-server-cannot-be-reached"
-                ) from error
-            cause = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
-            raise ServerError(
-                f"{what}: the course server cannot be reached: {self.server}: {cause}. "
-                "Is it running? `autograder serve` or `make start` starts one. "
-                "Help: when_it_does_not_work.html#the-server-cannot-be-reached"
-            ) from error
-
-    def _explain_status(self, what: str, path: str, error: urllib.error.HTTPError) -> str:
-        """Return what an answer means that is not the course server's own, but a proxy's."""
-        code, place = error.code, error.headers.get("Location")
-        if 300 <= code < 400 and place:
-            address = urljoin(self.server + path, place).partition("?")[0]
-            there = address.removesuffix(path.partition("?")[0]).rstrip("/")
-            return (
-                f"{what}: {self.server} leads on to {there}, where no token is carried to unasked. "
-                "Name that address instead, by AUTOGRADER_SERVER or --server, if it is yours."
-            )
-        if code == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-            return (
-                f"{what}: {self.server} takes nothing as large: a proxy before the course server "
-                "refused it. Tell the course's staff; of nginx it is client_max_body_size."
-            )
-        if code in _NO_ANSWER_BEHIND:
-            return (
-                f"{what}: {self.server} answered {code} {error.reason}: a proxy is there, and the "
-                "course server behind it is not, or is slow. Try again in a minute."
-            )
-        return f"{what}: the server answered {code} {error.reason}. Check the address."
+            raise ServerError(describe_failure(what, self.server, error)) from error
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -257,9 +216,6 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
         return None
-
-
-_NAMES_OPERATION = re.compile(r"[\w.-]+( [\w.-]+)?: ")  # as a message begins: "submit: ..."
 
 
 def _path(*names: str, **query: object) -> str:
@@ -292,14 +248,3 @@ def _multipart(boundary: str, lab: str, filename: str, notebook: bytes) -> bytes
         "Content-Type: application/x-ipynb+json\r\n\r\n"
     )
     return head.encode() + notebook + f"\r\n--{boundary}--\r\n".encode()
-
-
-def _own_message(what: str, error: urllib.error.HTTPError) -> str | None:
-    """Return the course server's own message; None where something else answered."""
-    try:
-        detail = json.loads(error.read(_ANSWER_BYTES))["detail"]
-    except (OSError, HTTPException, ValueError, KeyError, TypeError):
-        return None
-    if not isinstance(detail, str):
-        return None
-    return detail if _NAMES_OPERATION.match(detail) else f"{what}: {detail}"

@@ -283,6 +283,13 @@ GOOD = {
 }
 
 
+def test_the_doctor_says_which_systemd_makes_the_control_group_that_it_suggests() -> None:
+    """Debian 12 has 252, which knows no DelegateSubgroup=."""
+    finding = doctor.judge_memory(None)
+    assert "DelegateSubgroup=" in finding.remedy and "systemd 254 or newer" in finding.remedy
+    assert not finding.needed and doctor.judge_memory(Path("/sys/fs/cgroup/x")).ok
+
+
 def test_the_doctor_is_content_with_a_tight_sandbox() -> None:
     assert all(finding.ok for finding in doctor.judge(GOOD))
 

@@ -40,7 +40,10 @@ log = logging.getLogger(__name__)
 
 
 class Database:
-    """One engine; `read` and `write` give a connection inside a transaction."""
+    """One engine; `read` and `write` give a connection inside a transaction.
+
+    Whoever connects first gets a StartError where PostgreSQL's database is not in UTF-8.
+    """
 
     def __init__(self, url: str | sa.URL, *, busy_ms: int = _BUSY_MS) -> None:
         url = sa.engine.make_url(url)
@@ -51,6 +54,8 @@ class Database:
         options: dict[str, Any] = {"pool_size": pool, "max_overflow": _POOL_MORE}
         options["hide_parameters"] = True  # an error that is logged says nothing of a person
         options["execution_options"] = {"compiled_cache": _COMPILED}
+        if not sqlite:  # whatever PGCLIENTENCODING says
+            options["connect_args"] = {"client_encoding": "UTF8"}
         self.engine = sa.create_engine(url, **options)
         _share_dialect(self.engine)
         self._writer = self.engine.execution_options(writes=True)
@@ -61,7 +66,7 @@ class Database:
             sa.event.listen(self.engine, "begin", _begin_sqlite)
         else:  # one query sees one state without the way there and back of BEGIN and of ROLLBACK
             self._of_one_query = self.engine.execution_options(isolation_level="AUTOCOMMIT")
-            sa.event.listen(self.engine, "connect", _require_utf8, insert=True)
+            sa.event.listen(self.engine, "connect", _require_utf8, insert=True)  # asks first
             sa.event.listen(self.engine, "checkin", _note_return)
             sa.event.listen(self.engine, "checkout", partial(_ping_idle, self.engine.dialect))
 
@@ -147,18 +152,17 @@ def _share_dialect(engine: sa.Engine) -> None:
 
 
 def _require_utf8(connection: Any, _record: Any) -> None:
-    """Refuse a database of another encoding, before anything is read: some give bytes for text.
+    """Raise unless a database of PostgreSQL is in UTF-8; of SQL_ASCII psycopg gives bytes.
 
     Raises:
-        StartError: it is not UTF8; says how one is made that is.
+        StartError: its encoding is another.
     """
     encoding = connection.info.parameter_status("server_encoding")
     if encoding != "UTF8":
-        name = connection.info.dbname
-        raise StartError(
-            f"serve: the database {name} has encoding {encoding}, expected UTF8, in which every "
-            f"name can be written. Make one anew: createdb -E UTF8 -T template0 {name}"
-        )
+        connection.close()
+        problem = f"its encoding cannot hold every name: got {encoding}, expected UTF8"
+        step = "Make one of that encoding: `createdb -E UTF8 -T template0 NAME`."
+        raise StartError(f"database: {problem}. {step}")
 
 
 def _note_return(_connection: Any, record: Any) -> None:

@@ -30,6 +30,8 @@ _TIMEOUT_S = 20.0
 _SEAL = "HS256"
 _ALGORITHMS = ["RS256", "PS256", "ES256", "EdDSA"]
 _LEEWAY_S = 60
+_SECRET_METHODS = ["client_secret_basic", "client_secret_post"]
+_TELL_STAFF = "Tell whoever runs the course server."
 
 
 def seal(values: Mapping[str, str], key: str, purpose: str, lives_s: float) -> str:
@@ -93,7 +95,7 @@ class SignIn:
         self._provider = provider
         self._client = client
         self._scope = scope
-        _session_type()  # what Authlib needs is missed now, not by the first who signs in
+        self._session().close()  # what Authlib needs is missed now, not by the first who signs in
 
     def away(self, next: str) -> tuple[str, Asked]:
         """Return the address to send a browser to, and what it has to keep meanwhile."""
@@ -116,25 +118,21 @@ class SignIn:
         """
         with refusing_errors(), self._session() as session:
             url = self._provider.endpoints()[1]
+            session.token_endpoint_auth_method = self._provider.secret_method()
             token = session.fetch_token(url, code=code, code_verifier=asked.verifier)
             return self._provider.read_login(dict(token), asked.nonce)
 
     def _session(self) -> "OAuth2Session":
-        return _session_type()(
+        from authlib.integrations.requests_client import OAuth2Session
+
+        return OAuth2Session(
             self._client.id,
             self._client.secret,
             scope=self._scope,
             redirect_uri=self._client.return_url,
-            token_endpoint_auth_method=self._provider.proves_by,
             code_challenge_method="S256",
             default_timeout=_TIMEOUT_S,
         )
-
-
-def _session_type() -> "type[OAuth2Session]":
-    from authlib.integrations.requests_client import OAuth2Session
-
-    return OAuth2Session  # type: ignore[no-any-return]
 
 
 @contextmanager
@@ -154,9 +152,10 @@ def refusing_errors() -> Iterator[None]:
 
 
 class OpenId:
-    """An OpenID Connect provider, found by its issuer; `claim` is the login.
+    """An OpenID Connect provider, found by its issuer; `claim` of whoever signs in is the login.
 
-    It is read from the ID token, or from the UserInfo endpoint where the token lacks it.
+    The claim is that of the ID token or, where it is not in there, of the UserInfo endpoint: in the
+    code flow a provider may give the claims of a scope there alone (OpenID Connect Core, 5.4).
     """
 
     title = "your institution"
@@ -171,22 +170,31 @@ class OpenId:
     def _metadata(self) -> dict[str, Any]:
         return fetch_json(f"{self._issuer}/.well-known/openid-configuration")
 
-    @property
-    def proves_by(self) -> str:
-        """How we say our secret, in RFC 7591's words: in a header, unless it reads none."""
-        methods = self._metadata.get("token_endpoint_auth_methods_supported", [])
-        in_form = "client_secret_post" in methods and "client_secret_basic" not in methods
-        return "client_secret_post" if in_form else "client_secret_basic"
-
     def endpoints(self) -> tuple[str, str]:
         """Return where a browser is sent, and where a code becomes a token."""
         return self._metadata["authorization_endpoint"], self._metadata["token_endpoint"]
 
-    def read_login(self, token: dict[str, Any], nonce: str) -> str:
-        """Return the login that a proven ID token names, or the provider to whoever has its token.
+    def secret_method(self) -> str:
+        """Return how we say our secret, in RFC 7591's words: the first that the provider takes.
 
         Raises:
-            Refused: 403, neither has the claim that is the login.
+            Refused: 502, it takes none that we know.
+        """
+        offered = self._metadata.get("token_endpoint_auth_methods_supported")
+        if not isinstance(offered, list):
+            return _SECRET_METHODS[0]  # what OpenID Connect Discovery says of a list left out
+        for method in _SECRET_METHODS:
+            if method in offered:
+                return method
+        known = " or ".join(_SECRET_METHODS)
+        problem = f"it takes the course's secret in another way: got {offered!r}, expected {known}"
+        raise Refused(502, f"log in: the sign-in service: {problem}. {_TELL_STAFF}")
+
+    def read_login(self, token: dict[str, Any], nonce: str) -> str:
+        """Return the login of whoever a proven ID token is about.
+
+        Raises:
+            Refused: 403, nothing that the provider says of them has the claim.
         """
         signed = self._keys.claims(self._metadata["jwks_uri"], token["id_token"], _ALGORITHMS)
         claims = verify(signed, self._metadata["issuer"], self._client_id, nonce)
@@ -194,23 +202,29 @@ class OpenId:
             raise ValueError("issuer")
         if claims.get("azp", self._client_id) != self._client_id:
             raise ValueError("azp")
-        if self._claim not in claims and "userinfo_endpoint" in self._metadata:
-            claims |= self._ask_user_info(token["access_token"], claims["sub"])
-        if self._claim not in claims:
-            problem = f"the sign-in service does not say your {self._claim}"
-            raise Refused(403, f"log in: {problem}. Tell the course's staff.")
+        if claims.get(self._claim) is None:
+            claims = self._user_info(token, claims["sub"])
         if self._claim == "email" and claims.get("email_verified") is not True:
             raise ValueError("email_verified")
-        login = claims[self._claim]
-        if not isinstance(login, str):  # null, and somebody here may be called "None"
+        login = claims.get(self._claim)
+        if login is None:  # not "None": somebody here may be called so
+            problem = f"the sign-in service does not say your login: it gave no {self._claim!r}"
+            step = f"{_TELL_STAFF} `--openid-claim` names a claim that it gives."
+            raise Refused(403, f"log in: {problem}. {step}")
+        if not isinstance(login, str):
             raise ValueError(self._claim)
         return login
 
-    def _ask_user_info(self, access_token: str, subject: object) -> dict[str, Any]:
-        """Return what the provider says of the user (OpenID Connect Core, 5.3)."""
-        headers = {"Authorization": f"Bearer {access_token}"}
+    def _user_info(self, token: dict[str, Any], subject: str) -> dict[str, Any]:
+        """Return what the UserInfo endpoint says of the subject of the ID token; {} without one.
+
+        Source: OpenID Connect Core 1.0, 5.3.2: of another subject nothing may be used.
+        """
+        if "userinfo_endpoint" not in self._metadata:
+            return {}
+        headers = {"Authorization": f"Bearer {token['access_token']}"}
         claims = fetch_json(self._metadata["userinfo_endpoint"], headers)
-        if claims.get("sub") != subject:  # what is said of somebody else
+        if claims.get("sub") != subject:
             raise ValueError("sub")
         return claims
 
@@ -219,7 +233,6 @@ class Hub:
     """The JupyterHub whose service this server is."""
 
     title = "JupyterHub"
-    proves_by = "client_secret_post"  # it reads no header
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
@@ -228,6 +241,10 @@ class Hub:
         """Return where a browser is sent, and where a code becomes a token."""
         api = f"{self._url}/hub/api/oauth2"
         return f"{api}/authorize", f"{api}/token"
+
+    def secret_method(self) -> str:
+        """Return how we say our secret: the hub reads no header."""
+        return "client_secret_post"
 
     def read_login(self, token: dict[str, Any], _nonce: str) -> str:
         """Return the name of the hub's user."""

@@ -166,7 +166,7 @@ def settings(tmp_path: Path, labs: Path) -> Settings:
 
 
 @pytest.fixture(scope="session")
-def make_postgres() -> Iterator[Callable[[], str]]:
+def make_postgres() -> Iterator[Callable[..., str]]:
     """Return a way to make an empty database on a PostgreSQL that runs for these tests."""
     where = postgres.programs()
     if where is None:

@@ -28,7 +28,7 @@ def programs() -> Path | None:
 
 @contextmanager
 def running(where: Path) -> Iterator[Callable[..., str]]:
-    """Give a function that makes an empty database and returns its URL.
+    """Give a function that makes an empty database, UTF8 unless told, and returns its URL.
 
     PostgreSQL refuses to run as root; root starts it as Debian's user for it.
     """
@@ -68,10 +68,11 @@ def _maker(folder: Path) -> Callable[..., str]:
         version = int(connection.exec_driver_sql("SHOW server_version_num").scalar_one())
     copied = "STRATEGY file_copy" if version >= 15_00_00 else ""  # not page by page
 
-    def make(options: str = copied) -> str:
+    def make(encoding: str = "") -> str:
         name = f"course{next(numbers)}"
+        like = f"ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
         with engine.connect() as connection:
-            connection.exec_driver_sql(f"CREATE DATABASE {name} {options}")
+            connection.exec_driver_sql(f"CREATE DATABASE {name} {like if encoding else copied}")
         return _url(folder, name).replace("+psycopg", "")
 
     return make

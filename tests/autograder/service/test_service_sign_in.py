@@ -17,7 +17,6 @@ from joserfc.jwk import OctKey
 
 from tests.autograder.service.keys import foreign_key, signing_key
 
-LEFT_OUT = object()  # a lie: the ID token does not have this claim
 CLIENT = {"client_id": "course", "client_secret": "sesame"}
 
 
@@ -29,7 +28,8 @@ class Provider(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.asked: dict[str, dict[str, str]] = {}
         self.login, self.key, self.lies = "ada", signing_key(), dict[str, Any]()
-        self.metadata, self.user_info = dict[str, Any](), dict[str, Any]()
+        self.metadata = dict[str, Any]()  # what is said beside the endpoints
+        self.user_info: dict[str, Any] | None = None  # where this has a claim, no ID token has it
 
     def authorize(self, query: dict[str, str]) -> str:
         """Return where a browser is led back to; the user says yes."""
@@ -39,12 +39,16 @@ class Provider(ThreadingHTTPServer):
         return f"{query['redirect_uri']}?{urlencode({'code': code, 'state': query['state']})}"
 
     def token(self, form: dict[str, str], authorization: str) -> dict[str, Any] | None:
-        """Return a token for a code, if `authorization` is our secret as Basic has it."""
+        """Return a token for a code, if our secret came in the one way that is taken."""
         asked = self.asked.pop(form["code"], None)
         expected = base64.b64encode(b"course:sesame").decode()
         challenge = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
         proof = base64.urlsafe_b64encode(challenge).rstrip(b"=").decode()
-        if asked is None or authorization != f"Basic {expected}":
+        if self.metadata.get("token_endpoint_auth_methods_supported") == ["client_secret_post"]:
+            proved = not authorization and form.get("client_secret") == "sesame"
+        else:
+            proved = authorization == f"Basic {expected}" and "client_secret" not in form
+        if asked is None or not proved:
             return None
         if asked["code_challenge"] != proof or form["redirect_uri"] != asked["redirect_uri"]:
             return None
@@ -57,7 +61,8 @@ class Provider(ThreadingHTTPServer):
             "preferred_username": self.login,
             **self.lies,
         }
-        claims = {name: value for name, value in claims.items() if value is not LEFT_OUT}
+        if self.user_info is not None:
+            del claims["preferred_username"]
         signed = jwt.encode({"alg": "RS256", "kid": "one"}, claims, self.key)
         return {"access_token": "of-the-user", "token_type": "Bearer", "id_token": signed}
 
@@ -70,9 +75,11 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/.well-known/openid-configuration":
             names = ("authorization", "token")
             found = {f"{name}_endpoint": f"{provider.url}/{name}" for name in names}
-            found |= {"issuer": provider.url, "jwks_uri": f"{provider.url}/keys"}
-            self.say(found | provider.metadata)
-        elif path == "/userinfo":
+            if provider.user_info is not None:
+                found["userinfo_endpoint"] = f"{provider.url}/me"
+            ours = {"issuer": provider.url, "jwks_uri": f"{provider.url}/keys"}
+            self.say({**found, **ours, **provider.metadata})
+        elif path == "/me" and provider.user_info is not None:
             assert self.headers["Authorization"] == "Bearer of-the-user"
             self.say(provider.user_info)
         elif path == "/keys":
@@ -85,10 +92,10 @@ class Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         form = {name: values[0] for name, values in parse_qs(body).items()}
         stated = self.headers.get("Authorization", "")
-        methods = self.server.metadata.get("token_endpoint_auth_methods_supported")
-        if self.path.startswith("/hub/") or methods == ["client_secret_post"]:
+        if self.path.startswith("/hub/"):  # which reads no header, as the real one
             pair = f"{form.get('client_id')}:{form.get('client_secret')}"
             stated = f"Basic {base64.b64encode(pair.encode()).decode()}"
+            form.pop("client_secret", None)
         found = self.server.token(form, stated)
         self.say(found or {"error": "invalid_grant"}, 200 if found else 400)
 
@@ -185,39 +192,6 @@ def test_no_login_is_not_a_login_called_none(
     of_openid.server.course.store.roster.add("None", "learner")
     provider.lies = {"preferred_username": None}
     assert there_and_back(browse(of_openid.staff.server), provider).status == 403
-
-
-def test_what_the_id_token_lacks_is_asked_of_the_provider(
-    of_openid: Any, provider: Provider, browse: Any
-) -> None:
-    """Many put what a scope asks for only there: OpenID Connect Core, 5.4."""
-    provider.metadata = {"userinfo_endpoint": f"{provider.url}/userinfo"}
-    provider.lies = {"preferred_username": LEFT_OUT}
-    provider.user_info = {"sub": "1", "preferred_username": "ada"}
-    assert there_and_back(browse(of_openid.staff.server), provider).status == 200
-    provider.user_info = {"sub": "2", "preferred_username": "ada"}  # somebody else's
-    assert there_and_back(browse(of_openid.staff.server), provider).status == 403
-    provider.user_info = {"sub": "1", "name": "Ada"}
-    answer = there_and_back(browse(of_openid.staff.server), provider)
-    assert answer.status == 403 and "does not say your preferred_username" in answer.text
-
-
-def test_a_provider_without_the_claim_anywhere_is_named_as_the_cause(
-    of_openid: Any, provider: Provider, browse: Any
-) -> None:
-    provider.lies = {"preferred_username": LEFT_OUT}
-    answer = there_and_back(browse(of_openid.staff.server), provider)
-    assert answer.status == 403 and "Tell the course&#39;s staff" in answer.text
-
-
-@pytest.mark.parametrize(
-    "methods", [["client_secret_post"], ["client_secret_post", "client_secret_basic"]]
-)
-def test_the_secret_is_said_as_the_provider_reads_it(
-    methods: list[str], of_openid: Any, provider: Provider, browse: Any
-) -> None:
-    provider.metadata = {"token_endpoint_auth_methods_supported": methods}
-    assert there_and_back(browse(of_openid.staff.server), provider).status == 200
 
 
 def signed(values: object, key: str, **claims: object) -> str:
@@ -319,6 +293,67 @@ def test_an_id_token_that_another_signed_is_refused(
 ) -> None:
     provider.key = foreign_key()
     assert there_and_back(browse(of_openid.staff.server), provider).status == 403
+
+
+def test_a_login_that_only_the_userinfo_endpoint_has_is_asked_for_there(
+    of_openid: Any, provider: Provider, browse: Any
+) -> None:
+    provider.user_info = {"sub": "1", "preferred_username": "ada"}
+    answer = there_and_back(browse(of_openid.staff.server), provider)
+    assert answer.status == 200 and "course_session=" in str(answer.getheaders())
+
+
+@pytest.mark.parametrize("about", [{"sub": "2"}, {"sub": None}, {}])
+def test_what_the_userinfo_endpoint_says_of_somebody_else_is_refused(
+    of_openid: Any, provider: Provider, browse: Any, about: dict[str, Any]
+) -> None:
+    """OpenID Connect Core, 5.3.2: else one user's access token would be another's login."""
+    provider.user_info = {"preferred_username": "ada", **about}
+    answer = there_and_back(browse(of_openid.staff.server), provider)
+    assert answer.status == 403 and "course_session" not in str(answer.getheaders())
+
+
+def test_an_email_of_the_userinfo_endpoint_counts_only_if_it_is_verified_there(
+    start: Any, provider: Provider, browse: Any
+) -> None:
+    email = "ada@example.org"
+    provider.user_info = {"sub": "1", "email": email}
+    with start(openid_issuer=provider.url, openid_claim="email", **CLIENT) as running:
+        running.server.course.store.roster.add(email, "learner")
+        browser = browse(running.staff.server)
+        assert there_and_back(browser, provider).status == 403
+        provider.user_info["email_verified"] = True
+        assert there_and_back(browser, provider).status == 200
+
+
+@pytest.mark.parametrize("user_info", [None, {"sub": "1"}, {"sub": "1", "uid": None}])
+def test_a_login_that_the_provider_gives_nowhere_is_missed_by_its_name(
+    start: Any, provider: Provider, browse: Any, user_info: dict[str, Any] | None
+) -> None:
+    provider.user_info = user_info
+    with start(openid_issuer=provider.url, openid_claim="uid", **CLIENT) as running:
+        answer = there_and_back(browse(running.staff.server), provider)
+        assert answer.status == 403
+        assert "gave no &#39;uid&#39;" in answer.text and "--openid-claim" in answer.text
+
+
+METHODS = "token_endpoint_auth_methods_supported"
+
+
+@pytest.mark.parametrize("methods", [["client_secret_post"], ["none", "client_secret_basic"], None])
+def test_the_secret_is_said_in_a_way_that_the_provider_takes(
+    of_openid: Any, provider: Provider, browse: Any, methods: list[str] | None
+) -> None:
+    provider.metadata = {METHODS: methods}
+    assert there_and_back(browse(of_openid.staff.server), provider).status == 200
+
+
+def test_a_provider_that_takes_no_secret_is_named_as_that(
+    of_openid: Any, provider: Provider, browse: Any
+) -> None:
+    provider.metadata = {METHODS: ["private_key_jwt"]}
+    answer = there_and_back(browse(of_openid.staff.server), provider)
+    assert answer.status == 502 and "private_key_jwt" in answer.text
 
 
 def test_no_sign_in_leads_to_another_site(of_openid: Any, provider: Provider, browse: Any) -> None:
