@@ -103,6 +103,9 @@ def the_two_overlap(student, rng):
         )
     hint = f"Arithmetic alone takes {a:g} s, bytes alone {b:g}: when are both done?"
     close(got, b, called="roofline", hint=hint)
+    got = student.call("roofline", 4e9, 1e9, peak, peak / 8)
+    hint = "Compare seconds: what takes longer is not what there is more of."
+    close(got, 8e9 / peak, called="roofline(4e9, 1e9, peak, peak / 8)", hint=hint)
 
 
 # ---- 2. tiled

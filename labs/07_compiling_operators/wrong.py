@@ -41,6 +41,11 @@ def roofline(flops, n_bytes, peak, bandwidth):
     return flops / peak
 
 
+# %% wrong="compares_counts" question="roofline" check="the_two_overlap" says="Compare seconds"
+def roofline(flops, n_bytes, peak, bandwidth):
+    return flops / peak if flops > n_bytes else n_bytes / bandwidth
+
+
 # %% wrong="overwrites" question="tiled" check="tiles_that_fit_give_the_product" says="What is added to it for each tile of k"
 def tiled(a, b, tile_m, tile_n, tile_k):
     (m, k), n = a.shape, b.shape[1]
