@@ -7,7 +7,7 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,7 +79,7 @@ def learner_text(cell: Cell, path: Path) -> str:
             if name and (part.region == "STARTER" or not has_starter):
                 lines += ["", answer_line(name), "", *form]
         elif part.region == "STARTER":
-            lines += _uncomment(part.lines)
+            lines += uncomment(part.lines)
         elif not has_starter:
             lines.append(f'{part.indent}raise NotImplementedError("{name or _find_name(cell)}")')
     if cell.attributes.get("manual") == "true" and answer_line(name) not in lines:
@@ -99,7 +99,8 @@ def solution_text(cell: Cell, path: Path) -> str:
     return "\n".join(lines).strip("\n")
 
 
-def _uncomment(lines: tuple[str, ...]) -> Iterator[str]:
+def uncomment(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the lines of a starter region as the learner gets them."""
     for line in lines:
         yield re.sub(r"^(\s*)# ?", r"\1", line, count=1)
 

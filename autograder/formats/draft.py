@@ -7,6 +7,7 @@ code and says what it asserts.
 import ast
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -154,7 +155,7 @@ def _checks(draft: Draft, name: str) -> str:
         before, title = title, f"{test.question}_{'hidden_' if test.hidden else ''}test_{number}"
         options = f", weight={test.weight:g}" + (", hidden=True" if test.hidden else "")
         options += f', requires="{before}"' if test.continues else ""
-        body = ast.unparse(ast.parse(plain_python(test.text)))
+        body = _as_function_body(test.text)
         lines = "\n".join(f"        {line}".rstrip() for line in body.splitlines())
         parts.append(
             f'@check("{test.question}"{options})\ndef {title}(student, rng):\n'
@@ -162,3 +163,41 @@ def _checks(draft: Draft, name: str) -> str:
             f"    asserts(student, cell)\n"
         )
     return "\n\n".join(parts)
+
+
+def _as_function_body(text: str) -> str:
+    """Return a test cell as the body of a function, with the notebook's names as it has them."""
+    tree = ast.parse(plain_python(text))
+    shared = sorted(_find_names_of_the_notebook(tree))
+    tree.body = [node for node in tree.body if not isinstance(node, ast.Global)]
+    if shared:
+        tree.body.insert(0, ast.Global(shared))
+    return ast.unparse(tree)
+
+
+def _find_names_of_the_notebook(tree: ast.Module) -> set[str]:
+    """Return the names that a cell binds and that are the notebook's before or after.
+
+    Its functions call them global, or it deletes them, or reads them before it binds them.
+    """
+    found = {n for node in ast.walk(tree) if isinstance(node, ast.Global) for n in node.names}
+    bound = set[str]()
+    for statement in tree.body:
+        names = [n for n in _walk_scope(statement) if isinstance(n, ast.Name)]
+        stored = {n.id for n in names if isinstance(n.ctx, ast.Store)}
+        found |= {n.id for n in names if isinstance(n.ctx, ast.Del)} - bound
+        if isinstance(statement, ast.AugAssign):
+            found |= stored - bound
+        found |= {n.id for n in names if isinstance(n.ctx, ast.Load)} & stored - bound
+        bound |= stored
+    return found
+
+
+def _walk_scope(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield a statement's nodes, without those of functions and classes in it."""
+    scopes = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+    comprehensions = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    yield node
+    if not isinstance(node, scopes + comprehensions):
+        for child in ast.iter_child_nodes(node):
+            yield from _walk_scope(child)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.authoring.notebook import as_dict, cells_as_dicts, for_nbgrader, notebook_text
+from autograder.authoring.regions import parts_of, uncomment
 from autograder.checks import Check, load_checks
 from autograder.formats.draft import (
     Draft,
@@ -31,6 +32,7 @@ from autograder.records import Cell, Lab
 _HIDDEN = re.compile(
     r"^\s*### BEGIN HIDDEN TESTS\s*\n(.*?)^\s*### END HIDDEN TESTS\s*$", re.M | re.S
 )
+_REGION = re.compile(r"^\s*### BEGIN SOLUTION\s*$", re.M)
 _STUB = re.compile(r"^[ \t]*# YOUR CODE HERE[ \t]*\n", re.M)
 
 
@@ -56,6 +58,9 @@ def export_notebook(lab: Lab) -> str:
     for exported_cell, cell in zip(cells_as_dicts(lab, cells, _as_written), cells, strict=True):
         exported.append(exported_cell)
         name = cell.attributes.get("question", "")
+        if not name and any(part.region == "SOLUTION" for part in parts_of(cell, lab.directory)):
+            own = f"answer_{len(exported)}"  # elsewhere nbgrader refuses a region
+            exported_cell["metadata"]["nbgrader"] = for_nbgrader(own, None, solution=True)
         exported += [_test_cell(task) for task in tasks if task.question.name == name]
     return notebook_text(lab, exported)
 
@@ -86,22 +91,33 @@ def _add(draft: Draft, cell: Cell, about: dict[str, Any], question: str) -> str:
     graded, solution = about.get("grade"), about.get("solution")
     name = re.sub(r"\W", "_", str(about.get("grade_id", "")))
     points = float(about.get("points") or 0)
-    if solution and graded and cell.kind == "markdown":
-        attributes = {"question": name, "points": f"{points:g}", "manual": "true"}
-        draft.cells.append(replace(cell, attributes=attributes))
+    by_hand = {"question": name, "points": f"{points:g}", "manual": "true"}
+    if cell.kind == "markdown" and (about.get("task") or (solution and graded)):
+        text = _with_region(cell.text) if solution else cell.text
+        draft.cells.append(replace(cell, text=text, attributes=by_hand))
+    elif solution and graded:  # code that people grade: their question is the text below it
+        draft.cells.append(replace(cell, text=_with_region(cell.text)))
+        draft.cells.append(Cell("markdown", "Say how your code above works.", by_hand))
     elif solution and cell.kind == "code":
         names = list_defined_names(cell.text)
         question = names[0] if names else name
         attributes = {"question": question}
         if len(names) > 1:
             attributes["defines"] = " ".join(names)
-        draft.cells.append(replace(cell, attributes=attributes))
+        draft.cells.append(replace(cell, text=_with_region(cell.text), attributes=attributes))
     elif graded and cell.kind == "code" and question:
         draft.tests += _tests(question, cell.text, points)
         draft.cells.append(check_cell(question))
     else:
         draft.cells.append(cell)
     return question
+
+
+def _with_region(text: str) -> str:
+    """Return a solution cell with its region: without one nbgrader clears all of it."""
+    if _REGION.search(text) or not text.strip() or "NotImplementedError" in text:
+        return text
+    return f"### BEGIN SOLUTION\n{text}\n### END SOLUTION"
 
 
 def _tests(question: str, text: str, points: float) -> list[Test]:
@@ -116,9 +132,10 @@ def _tests(question: str, text: str, points: float) -> list[Test]:
 
 
 def _as_written(cell: Cell, path: Path) -> str:
-    """Return a cell with its solution regions, and without starters, which nbgrader lacks."""
-    from autograder.authoring.regions import parts_of
+    """Return a cell with its solution regions.
 
+    Starters, which nbgrader lacks, stay where they say what to predict: as lines before the region.
+    """
     lines: list[str] = []
     for part in parts_of(cell, path):
         if part.region == "SOLUTION":
@@ -126,6 +143,8 @@ def _as_written(cell: Cell, path: Path) -> str:
             lines += [edges[0], *part.lines, edges[1]]
         elif not part.region:
             lines += part.lines
+        elif "question" not in cell.attributes:
+            lines += uncomment(part.lines)
     return alone("\n".join(lines).strip("\n"))
 
 

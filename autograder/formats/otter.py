@@ -23,7 +23,7 @@ from typing import Any
 
 from autograder.authoring.magics import plain_python
 from autograder.authoring.notebook import as_dict, notebook_text
-from autograder.authoring.regions import PLACEHOLDER, parts_of
+from autograder.authoring.regions import PLACEHOLDER, learner_text, parts_of, uncomment
 from autograder.checks import load_checks
 from autograder.errors import LabError
 from autograder.formats.draft import (
@@ -182,7 +182,8 @@ def export_notebook(lab: Lab) -> str:
         if question is not None:
             parts += _question(cell, question, lab, [t for t in tasks if t.question is question])
         elif "check" not in cell.tags:
-            parts.append((cell.kind, alone(to_marks(cell, lab.directory))))
+            # Of what is in no question Otter clears nothing: learners get what they get from us.
+            parts.append((cell.kind, alone(learner_text(cell, lab.directory))))
     cells = enumerate(parts)
     return notebook_text(lab, [as_dict(kind, f"cell-{n}", text, {}) for n, (kind, text) in cells])
 
@@ -299,8 +300,7 @@ def to_marks(cell: Cell, path: Path) -> str:
             lines += [f"{part.indent}# BEGIN SOLUTION{no_prompt}", *part.lines]
             lines += [f"{part.indent}# END SOLUTION"]
         elif part.region == "STARTER":
-            shown = [re.sub(r"^(\s*)# ?", r"\1", line, count=1) for line in part.lines]
-            lines += [f'{part.indent}""" # BEGIN PROMPT', *shown]
+            lines += [f'{part.indent}""" # BEGIN PROMPT', *uncomment(part.lines)]
             lines += [f'{part.indent}"""; # END PROMPT']
         else:
             lines += part.lines

@@ -11,6 +11,7 @@ from autograder.authoring.release import release
 from autograder.authoring.source import load_lab
 from autograder.cli import main
 from autograder.formats.nbgrader import assert_check, export_notebook, import_notebook
+from autograder.formats.otter import export_notebook as export_for_otter
 from autograder.records import Lab
 
 
@@ -119,3 +120,82 @@ def test_a_round_trip_keeps_questions_points_and_the_solution(sample_lab: Lab, t
     ]
     assert "return x * factor" in solution_notebook(back)
     assert "return x * factor" not in learner_notebook(back)
+
+
+TWICE = "def twice(n):\n    return 2 * n"
+COUNTED = """calls = 0
+
+def counted(n):
+    global calls
+    calls += 1
+    return twice(n)
+
+assert counted(2) == 4 and calls == 1
+"""
+GONE = """assert twice(1) == 2
+before = twice
+del twice
+try:
+    counted(1)
+except NameError:
+    pass
+else:
+    raise AssertionError("counted does not use twice")
+finally:
+    twice = before
+"""
+TASK = {"grade": False, "solution": False, "task": True, "points": 4}
+HAND_GRADED = {
+    **SOURCE,
+    "cells": [
+        cell("code", "def counted(n):\n    return twice(n)"),
+        cell("code", TWICE, grade_id="twice", solution=True, grade=False),
+        cell("code", COUNTED, grade=True, grade_id="count", solution=False, points=1),
+        cell("code", GONE, grade=True, grade_id="gone", solution=False, points=1),
+        cell("code", "print(twice(3))", grade=True, grade_id="use", solution=True, points=2),
+        cell("markdown", "Because.", grade=True, grade_id="why", solution=True, points=3),
+        cell("markdown", "Try it.", grade_id="try", **TASK),
+    ],
+}
+
+
+def test_what_people_grade_keeps_its_points_and_no_solution_is_shown(tmp_path: Path) -> None:
+    path = tmp_path / "hand.ipynb"
+    path.write_text(json.dumps(HAND_GRADED))
+    import_notebook(path, tmp_path / "hand")
+    lab = load_lab(tmp_path / "hand")
+    found = [(q.name, q.points, q.manual) for q in lab.questions]
+    assert found == [("twice", 2, False), ("use", 2, True), ("why", 3, True), ("try", 4, True)]
+    shown, whole = learner_notebook(lab), solution_notebook(lab)
+    for solution in ("return 2 * n", "print(twice(3))", "Because."):
+        assert solution not in shown and solution in whole
+    assert "Try it." in shown
+
+
+def test_a_test_cell_has_the_names_of_the_notebook(tmp_path: Path) -> None:
+    """It counts in a variable of its own by `global`, and deletes a function for a moment."""
+    path = tmp_path / "hand.ipynb"
+    path.write_text(json.dumps(HAND_GRADED))
+    import_notebook(path, tmp_path / "hand")
+    release(load_lab(tmp_path / "hand"), tmp_path / "out")  # the solution passes, the starter not
+
+
+def test_predictions_are_regions_where_nbgrader_takes_them(tmp_path: Path) -> None:
+    """It refuses a region in any other cell than a solution's."""
+    (tmp_path / "lab.py").write_text(
+        '# %% [markdown]\n# # Predict\n\n# %%\n### BEGIN STARTER\n# predicted = ...\n'
+        "### END STARTER\n### BEGIN SOLUTION\npredicted = 41.5\n### END SOLUTION\n\n"
+        '# %% question="f" points="1"\ndef f():\n    ### BEGIN SOLUTION\n    return predicted\n'
+        "    ### END SOLUTION\n"
+    )  # fmt: skip
+    (tmp_path / "checks.py").write_text(
+        'from autograder.checks import check\n\n\n@check("f")\ndef f_returns(student, rng):\n'
+        '    """it returns"""\n    student.call("f")\n'
+    )
+    lab = load_lab(tmp_path)
+    cells = nbformat.reads(export_notebook(lab), as_version=4).cells
+    (predicted,) = [c for c in cells if "41.5" in c.source]
+    assert predicted.source.startswith("predicted = ...\n### BEGIN SOLUTION\n")
+    about = predicted.metadata.nbgrader
+    assert about.solution and not about.grade
+    assert "41.5" not in export_for_otter(lab) and "predicted = ..." in export_for_otter(lab)
