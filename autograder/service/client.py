@@ -192,6 +192,8 @@ class Connection:
         method: str | None = None,
     ) -> Iterator[HTTPResponse]:
         """Give the answer; what goes wrong while it is read is a `ServerError` too."""
+        if "" in urlsplit(path).path.split("/")[1:]:
+            raise ServerError(f"{what}: got an empty name, expected one of at least a character.")
         headers = {"Authorization": f"Bearer {self.token}"}
         headers |= {"Content-Type": kind} if kind else {}
         headers |= {"Idempotency-Key": key} if key else {}

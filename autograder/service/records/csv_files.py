@@ -10,7 +10,6 @@ import io
 from autograder.service.errors import Refused
 
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_NEXT = "In a spreadsheet, save it as CSV UTF-8."
 
 Lines = list[tuple[int, list[str]]]  # the number of each in the file, and its cells
 
@@ -33,6 +32,13 @@ def separator(text: str) -> str:
     return max(",;\t", key=head.count)
 
 
+def describe_fault(error: UnicodeDecodeError | csv.Error) -> str:
+    """Return what is wrong with a file that is no CSV, and what to do; "this" comes before it."""
+    if isinstance(error, csv.Error):
+        return f"is no CSV: {error}. Look for a quotation mark that is alone in its cell."
+    return f"is no CSV in UTF-8: {error}. In a spreadsheet, save it as CSV UTF-8."
+
+
 def table(data: bytes, what: str) -> tuple[list[str], Lines]:
     """Return the head of a CSV in lower case, and its lines; those that are empty are left out.
 
@@ -44,6 +50,6 @@ def table(data: bytes, what: str) -> tuple[list[str], Lines]:
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator(text), strict=True)
         lines = [(rows.line_num, row) for row in rows if row and row != ["sep=", ""]]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise Refused(422, f"{what}: this is no CSV in UTF-8: {error}. {_NEXT}") from error
+        raise Refused(422, f"{what}: this {describe_fault(error)}") from error
     names = [name.strip().lower() for name in lines[0][1]] if lines else []
     return names, lines[1:]

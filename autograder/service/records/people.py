@@ -123,6 +123,15 @@ def require_printable(text: str, what: str, most: int) -> str:
     raise Refused(422, f"{what}: got {text[:60]!r}, expected {expected}.")
 
 
+def _say_instead(held: Person, role: str) -> str:
+    """Return what replaces the token of who has a login that was to be enrolled in a role."""
+    if held.role == role:
+        return " Add --renew to replace its token."
+    if held.role == LEARNER:
+        return " It is a learner's: a roster with the column role changes that."
+    return f" It is of the staff: say staff add {held.login} --role {held.role} --renew."
+
+
 def login_key(login: str) -> str:
     """Return what logins have in common that people would read as the same."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", login).casefold())
@@ -157,8 +166,8 @@ class Roster(Records):
             same = held is None or held.login == login
             whose = "" if held is None or same else f", which is {held.login!r} here"
             message = f"enroll: the login is taken: got {login!r}{whose}."
-            again = " Add --renew to replace its token." if same else ""
-            raise Refused(409, message + again) from error
+            step = _say_instead(held, role) if held is not None and same else ""
+            raise Refused(409, message + step) from error
         return Person(number, login, name or login, role)
 
     def find(self, login: str) -> Person | None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from autograder.records import without_number
 from autograder.service.errors import Refused
-from autograder.service.records.csv_files import decoded, separator
+from autograder.service.records.csv_files import decoded, describe_fault, separator
 from autograder.service.records.roster.roster import CANVAS_TEST_STUDENT
 from autograder.service.records.submissions.submissions import Entry
 from autograder.service.reports.exports import Book, canvas_score, csv_lines, final_score
@@ -134,7 +134,7 @@ def _read(format: str, template: bytes) -> tuple[list[list[str]], str]:
         lines = csv.reader(io.StringIO(text, newline=""), delimiter=between, strict=True)
         rows = [row for row in lines if row]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise Refused(422, f"export: the template is no CSV in UTF-8: {error}.") from error
+        raise Refused(422, f"export: the template {describe_fault(error)}") from error
     if not 1 <= len(rows) <= _MOST_ROWS:
         raise Refused(422, f"export: got {len(rows)} lines, expected 1 to {_MOST_ROWS}.")
     columns = max(len(row) for row in rows)

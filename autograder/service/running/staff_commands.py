@@ -236,6 +236,9 @@ def _list_markers(arguments: argparse.Namespace) -> None:
 
 def _assign(arguments: argparse.Namespace) -> None:
     body = {name: getattr(arguments, name) for name in ("login", "lab", "question", "section")}
+    if not (arguments.lab or arguments.question or arguments.section):
+        problem = f"nothing is named that {arguments.login} marks"
+        raise ServerError(f"marking: {problem}. Say --lab, --question or --section.")
     method = "DELETE" if arguments.remove else "PUT"
     done = connection(arguments).send(method, "grading", "assignments", body=body)
     pile = ", ".join(done[name] for name in ("lab", "question", "section") if done[name])

@@ -1,5 +1,6 @@
 """What staff run into in a day: each of these was once taken, dropped or shown without a word."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -224,3 +225,38 @@ def test_a_restore_that_is_refused_leaves_nothing(tmp_path: Path) -> None:
     data = tmp_path / "data"
     assert main(["restore", str(tmp_path / "no-backup"), "--data", str(data)]) == 2
     assert not data.exists() or list(data.iterdir()) == []
+
+
+# ---- commands with nonsense in them
+
+
+def test_a_login_that_has_another_role_is_told_what_replaces_its_token(running: Any) -> None:
+    """`enroll instructor --renew` was answered: add --renew."""
+    running.staff.send("POST", "staff", body={"name": "grace", "role": "assistant"})
+    with pytest.raises(ServerError) as error:
+        running.staff.enroll("grace", renew=True)
+    assert str(error.value).endswith("say staff add grace --role assistant --renew.")
+    running.enroll("ada")
+    with pytest.raises(ServerError, match="a roster with the column role changes that"):
+        running.staff.send("POST", "staff", body={"name": "ada", "role": "assistant"})
+    with pytest.raises(ServerError, match="Add --renew to replace its token"):
+        running.staff.enroll("ada")
+
+
+def test_a_quotation_mark_that_nothing_closes_is_not_called_a_wrong_encoding(running: Any) -> None:
+    torn = b'login,name\nada,"Ada\nbob,Bob\n'
+    with pytest.raises(ServerError, match=r"no CSV: .*Look for a quotation mark") as error:
+        running.staff.roster(torn)
+    assert "UTF-8" not in str(error.value)
+    with pytest.raises(ServerError, match=r"template is no CSV: .*quotation mark"):
+        running.staff.export_to("canvas", io.BytesIO(), template=torn)
+    with pytest.raises(ServerError, match="no CSV in UTF-8"):
+        running.staff.roster(b"login\n\xff\n")
+
+
+def test_an_empty_name_reaches_no_other_address(running: Any, capsys: Any) -> None:
+    asked = ["--server", running.staff.server, "--token", running.staff.token]
+    assert main(["roster", "remove", "", *asked]) == 2
+    assert "roster: got an empty name" in capsys.readouterr().err
+    assert main(["marking", "assign", "grace", *asked]) == 2
+    assert "Say --lab, --question or --section." in capsys.readouterr().err
