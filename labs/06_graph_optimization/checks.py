@@ -860,8 +860,19 @@ def a_product_between():
     )
 
 
+def a_long_chain():
+    code = Code()
+    x, y = code.input("x", 3, 4), code.input("y", 3, 4)
+    at = code.emit("positive", code.emit("div", x, code.emit("tanh", y)))
+    for op in ("neg", "square", "relu", "tanh") * 3:
+        at = code.emit(op, at)
+    code.outputs = [code.emit("mul", y, at)]
+    return code, "a chain of sixteen steps, of all operators", ["fused 16"]
+
+
 FUSIONS = (
     chain_code,
+    a_long_chain,
     used_twice,
     used_twice_by_one,
     an_output_inside,
@@ -982,7 +993,10 @@ def values_live_from_their_step_to_their_last_reader(student, rng):
         d = code.emit("add", a, x)
         dropped = code.emit("mul", d, code.emit("noise", attr=(0.5, (2, 3))))
         code.outputs = [code.emit("add", dropped, b), b]
-        lives = {2: (2, 5), 3: (3, 9), 4: (4, 4), 5: (5, 7), 6: (6, 7), 7: (7, 8), 8: (8, 9)}
+        wide = code.emit("concat", d, x)
+        code.emit("fused", wide, attr=(("neg", (0,)),))
+        lives = {2: (2, 5), 3: (3, 11), 4: (4, 4), 5: (5, 9), 6: (6, 7), 7: (7, 8), 8: (8, 11)}
+        lives |= {9: (9, 10), 10: (10, 10)}
         compare_lives(student, code, shifted(lives, k))
 
 

@@ -1267,3 +1267,62 @@ def merge_matmuls(program):
         return new.emit("slice", merged[group[0]], attr=(start, start + steps[i].shape[1]))
 
     return dead_code(rebuild(program, rule))
+
+
+# %% wrong="joins_have_no_memory" question="lifetimes" check="values_live_from_their_step_to_their_last_reader" says="needs memory"
+def lifetimes(program):
+    home, lives = [], {}
+    for i, step in enumerate(program.steps):
+        home.append(home[step.inputs[0]] if step.op in VIEWS else i)
+        if step.op not in ("input", "const", *VIEWS):
+            lives[i] = (i, i)
+        for j in step.inputs:
+            if home[j] in lives:
+                lives[home[j]] = (home[j], i)
+        if step.op == "concat":
+            lives.pop(i)
+    for i in program.outputs:
+        if home[i] in lives:
+            lives[home[i]] = (home[i], len(program.steps))
+    return lives
+
+
+# %% wrong="knows_seven_operators" question="fuse" check="who_may_join_does_and_nobody_else" says="of all operators"
+def fuse(program):
+    users, steps = users_of(program), program.steps
+    joins = set()
+    ops = {"add", "sub", "mul", "neg", "square", "tanh", "relu"}
+    for i, step in enumerate(steps):
+        if step.op in ops and len(users[i]) == 1 and users[i][0] is not None:
+            user = steps[users[i][0]]
+            if user.op in ops and user.shape == step.shape:
+                joins.add(i)
+
+    def rule(new, i, place):
+        if i in joins or not joins.intersection(steps[i].inputs):
+            return None
+        parts, leaves = tree_of(program, i, joins)
+        return new.emit("fused", *(place[j] for j in leaves), attr=parts)
+
+    return dead_code(rebuild(program, rule))
+
+
+# %% wrong="fuses_five_at_most" question="fuse" check="who_may_join_does_and_nobody_else" says="a chain of sixteen steps"
+def fuse(program):
+    users, steps = users_of(program), program.steps
+    joins = set()
+    for i, step in enumerate(steps):
+        if step.op in ELEMENTWISE and len(users[i]) == 1 and users[i][0] is not None:
+            user = steps[users[i][0]]
+            if user.op in ELEMENTWISE and user.shape == step.shape:
+                joins.add(i)
+
+    def rule(new, i, place):
+        if i in joins or not joins.intersection(steps[i].inputs):
+            return None
+        parts, leaves = tree_of(program, i, joins)
+        if len(parts) > 5:
+            return None
+        return new.emit("fused", *(place[j] for j in leaves), attr=parts)
+
+    return dead_code(rebuild(program, rule))

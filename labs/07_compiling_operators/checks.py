@@ -192,7 +192,13 @@ def record_products(m, n, k, tiles):
 @check("tiled")
 def products_are_of_tiles_only(student, rng):
     """it multiplies tiles of a and b, none larger than was asked for"""
-    m, n, k = (size * int(rng.integers(1, 3)) for size in (6, 10, 8))
+    whole = [size * int(rng.integers(1, 3)) for size in (6, 10, 8)]
+    for m, n, k in (whole, [size + 1 for size in whole]):
+        require_tiles(student, m, n, k)
+
+
+def require_tiles(student, m, n, k):
+    """Raise Feedback where the learner multiplies anything but pairs of tiles."""
     got = student.probe(record_products, m=m, n=n, k=k, tiles=[3, 5, 2])
     sizes, terms, moves, untouched = got
     called = f"tiled(a, b, 3, 5, 2) of ({m}, {k}) by ({k}, {n})"
@@ -209,7 +215,7 @@ def products_are_of_tiles_only(student, rng):
             hint="Which two slices does each turn multiply? Take them from a and b as they came: "
             "np.asarray, np.array or tolist make others, on which nothing is counted.",
         )
-    most = (m // 3) * (n // 5) * (k // 2)
+    most = -(-m // 3) * -(-n // 5) * -(-k // 2)
     if max(moves) > most:
         raise Feedback(
             f"{called} went from one tile of a or b to another {max(moves)} times; there are {most} "
@@ -575,7 +581,7 @@ def a_batch_is_new_points(student, rng):
 def the_models_best_come_first(student, rng):
     """with 8 trials or more, all but the surprises are the model's fastest, best first"""
     land = Landscape(rng, 2000)  # NumPy sorts what it has only to part where there are few
-    for n_tried, count, surprises in ((8, 6, 0), (9, 12, 2), (40, 8, 2), (40, 900, 2)):
+    for n_tried, count, surprises in ((8, 6, 0), (9, 12, 2), (40, 8, 2), (90, 900, 2)):
         tried = [int(i) for i in rng.permutation(2000)[:n_tried]]
         w, _ = solve_ridge(land.x[tried], np.log(land.seconds[tried]), 1.0)
         open_ = np.setdiff1d(np.arange(2000), tried)
@@ -639,15 +645,16 @@ def a_search_is_near_the_best_after_32_trials(student, rng):
 
 
 def leaves_trials_alone(x, tried, seconds):
-    """Ask for a batch; return whether trials, and NumPy's common generator, are as before."""
-    before, state = (list(tried), list(seconds)), str(np.random.get_state())
+    """Ask for a batch; return whether x, trials, and NumPy's common generator are as before."""
+    before, rows, state = (list(tried), list(seconds)), x.copy(), str(np.random.get_state())
     propose(x, tried, seconds, 5, 1, 3)
-    return (tried, seconds) == before, str(np.random.get_state()) == state
+    same = (tried, seconds) == before and np.array_equal(x, rows)
+    return same, str(np.random.get_state()) == state
 
 
 @check("propose", hidden=True, requires="the_models_best_come_first")
 def the_trials_are_only_read(student, rng):
-    """tried, seconds and the generator that all programs share are as they were afterwards"""
+    """x, tried, seconds and the generator that all programs share are as they were afterwards"""
     land = Landscape(rng, 60)
     tried = [int(i) for i in rng.permutation(60)[:20]]
     seconds = land.seconds[tried].tolist()
@@ -656,8 +663,8 @@ def the_trials_are_only_read(student, rng):
         hint = "Whoever else draws from np.random gets other numbers now. Which generator is yours?"
         raise Feedback("propose draws from the generator that all programs share.", hint=hint)
     if not same:
-        hint = "The search adds the batch to its lists itself. Which line writes into one of them?"
-        raise Feedback("propose changed tried or seconds.", hint=hint)
+        hint = "The search adds the batch to its lists itself. Which line writes into an argument?"
+        raise Feedback("propose changed x, tried or seconds.", hint=hint)
 
 
 # ---- 6. first_batch
@@ -688,19 +695,21 @@ def ranks_by_what_the_small_shape_taught(student, rng):
             )
 
 
-def leaves_seconds_alone(x, seconds):
-    """Ask for a first batch; return the seconds of the small shape afterwards."""
-    first_batch(x, seconds, x, 3)
-    return seconds
+def leave_arguments(x, seconds):
+    """Ask for a first batch; return its arguments afterwards."""
+    large = x + 1.0
+    first_batch(x, seconds, large, 3)
+    return x, seconds, large
 
 
 @check("first_batch", requires="ranks_by_what_the_small_shape_taught")
-def the_seconds_are_only_read(student, rng):
-    """what the small shape took is the same afterwards"""
+def the_arguments_are_only_read(student, rng):
+    """features and seconds are the same afterwards"""
     land = Landscape(rng, 60)
-    got = student.probe(leaves_seconds_alone, x=land.x, seconds=land.seconds)
-    hint = "The logarithms are numbers of your own. Into which array are they written?"
-    close(got, land.seconds, called="seconds_small after first_batch", hint=hint)
+    got = student.probe(leave_arguments, x=land.x, seconds=land.seconds)
+    hint = "Logarithms and differences are numbers of your own. Into which array are they written?"
+    expected = [land.x, land.seconds, land.x + 1.0]
+    close(got, expected, called="[x_small, seconds_small, x_large] after first_batch", hint=hint)
 
 
 # ---- 7. saved_bytes

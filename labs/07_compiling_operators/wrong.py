@@ -508,7 +508,7 @@ def propose(x, tried, seconds, count, surprises, seed):
     return [*best, *others]
 
 
-# %% wrong="takes_logarithms_in_place" question="first_batch" check="the_seconds_are_only_read" says="Into which array"
+# %% wrong="takes_logarithms_in_place" question="first_batch" check="the_arguments_are_only_read" says="Into which array"
 def first_batch(x_small, seconds_small, x_large, count):
     np.log(seconds_small, out=seconds_small)
     w, _ = fit_ridge(x_small, seconds_small)
@@ -524,3 +524,51 @@ def saved_bytes(m, n, steps, item_bytes=4):
 def first_batch(x_small, seconds_small, x_large, count):
     w, _ = fit_ridge(x_small, np.log(seconds_small))
     return np.argpartition(x_large @ w, count)[:count]
+
+
+# %% wrong="learns_from_the_last_64" question="propose" check="the_models_best_come_first" says="Fit to the logarithms"
+def propose(x, tried, seconds, count, surprises, seed):
+    rng = np.random.default_rng(seed)
+    untried = np.setdiff1d(np.arange(len(x)), tried)
+    best = untried[:0]
+    if len(tried) >= 8:
+        last = slice(-64, None)
+        w, _ = fit_ridge(x[tried[last]], np.log(seconds[last]))
+        best = untried[np.argsort((x @ w)[untried])][: count - surprises]
+    others = rng.choice(np.setdiff1d(untried, best), count - len(best), replace=False)
+    return [*best, *others]
+
+
+# %% wrong="centres_x_in_place" question="propose" check="the_trials_are_only_read" says="writes into an argument"
+def propose(x, tried, seconds, count, surprises, seed):
+    rng = np.random.default_rng(seed)
+    untried = np.setdiff1d(np.arange(len(x)), tried)
+    best = untried[:0]
+    if len(tried) >= 8:
+        x -= x[tried].mean(0)
+        w, _ = fit_ridge(x[tried], np.log(seconds))
+        best = untried[np.argsort((x @ w)[untried])][: count - surprises]
+    others = rng.choice(np.setdiff1d(untried, best), count - len(best), replace=False)
+    return [*best, *others]
+
+
+# %% wrong="centres_the_large_shape_in_place" question="first_batch" check="the_arguments_are_only_read" says="Into which array"
+def first_batch(x_small, seconds_small, x_large, count):
+    w, _ = fit_ridge(x_small, np.log(seconds_small))
+    x_large -= x_large.mean(0)
+    return np.argsort(x_large @ w)[:count]
+
+
+# %% wrong="leaves_edges_to_numpy" question="tiled" check="products_are_of_tiles_only" says="more than tiles"
+def tiled(a, b, tile_m, tile_n, tile_k):
+    (m, k), n = a.shape, b.shape[1]
+    c = np.zeros((m, n), a.dtype)
+    if m % tile_m or n % tile_n or k % tile_k:
+        return a @ b
+    for i in range(0, m, tile_m):
+        for j in range(0, n, tile_n):
+            for p in range(0, k, tile_k):
+                c[i : i + tile_m, j : j + tile_n] += (
+                    a[i : i + tile_m, p : p + tile_k] @ b[p : p + tile_k, j : j + tile_n]
+                )
+    return c
