@@ -45,8 +45,7 @@ class Connection:
             ServerError: there is no token, or the address is not one.
         """
         server = server or environment.get("AUTOGRADER_SERVER") or DEFAULT_SERVER
-        parts = urlsplit(server)
-        if parts.scheme not in ("http", "https") or not parts.netloc:
+        if not _is_address(server):
             raise ServerError(f"server: got {server!r}, expected http://HOST:PORT.")
         token = token or environment.get("AUTOGRADER_TOKEN") or _token_file(environment)
         if not token:
@@ -210,7 +209,8 @@ class Connection:
                 problem = describe_answer(what, self.server, error, len(body or b""))
                 raise ServerError(problem, status=error.code) from error
         except (OSError, HTTPException, ValueError) as error:
-            raise ServerError(describe_failure(what, self.server, error)) from error
+            problem = describe_failure(what, self.server, error, len(body or b""))
+            raise ServerError(problem) from error
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -228,6 +228,17 @@ def _path(*names: str, **query: object) -> str:
     fields = urlencode({name: value for name, value in asked.items() if value != ""})
     path = "/".join(("/api", *(quote(name, safe="") for name in names)))
     return f"{path}?{fields}" if fields else path
+
+
+def _is_address(server: str) -> bool:
+    """Return whether paths can be put behind this text, and no user or query is in it."""
+    try:
+        parts = urlsplit(server)
+        port = parts.port  # raises where it is no number up to 65535
+    except ValueError:
+        return False
+    more = parts.query or parts.fragment or parts.username or parts.password
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and port != 0 and not more
 
 
 def _token_file(environment: Mapping[str, str]) -> str:

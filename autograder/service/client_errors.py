@@ -4,15 +4,19 @@ Standard library, as the client.
 """
 
 import json
+import os
 import re
 import ssl
 import urllib.error
 from http.client import HTTPException
+from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 _ANSWER_BYTES = 1 << 20
 _ADDRESS_CHARS = 200
+_LARGE_BYTES = 1 << 20  # nginx takes no more unless told
+_HUNG_UP = (BrokenPipeError, ConnectionResetError, ConnectionAbortedError, ssl.SSLEOFError)
 _NAMES_OPERATION = re.compile(r"[\w.-]+( [\w.-]+)?: ")  # as a message begins: "submit: ..."
 _UNREACHED = "Help: when_it_does_not_work.html#the-server-cannot-be-reached"
 _PROXY = "Help: when_it_does_not_work.html#a-proxy-before-the-server"
@@ -60,14 +64,18 @@ def describe_answer(
     return f"{what}: the server answered {error.code} {error.reason}. Check the address."
 
 
-def describe_failure(what: str, server: str, error: Exception) -> str:
-    """Return why there is no answer, and what to do."""
+def describe_failure(what: str, server: str, error: Exception, sent_bytes: int = 0) -> str:
+    """Return why there is no answer, and what to do; `sent_bytes` is as in `describe_answer`."""
     reason: Any = getattr(error, "reason", None) or error
     if isinstance(reason, ssl.SSLCertVerificationError):
         return f"{what}: {_describe_certificate(server, reason)} {_PROXY}"
     if isinstance(reason, ssl.SSLError) and reason.reason in _NO_TLS:
         step = "Begin the address with http://, if nobody between can read the token"
         return f"{what}: {server} does not speak https. {step}. {_PROXY}"
+    if sent_bytes > _LARGE_BYTES and isinstance(reason, _HUNG_UP):
+        problem = f"{server} hung up while it was sent {sent_bytes} bytes"
+        step = "A notebook may have 16 MiB: clear its outputs, or try again"
+        return f"{what}: {problem}. {step}. {_PROXY}"
     cause = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
     return (
         f"{what}: the course server cannot be reached: {server}: {cause}. "
@@ -101,6 +109,9 @@ def _describe_certificate(server: str, reason: ssl.SSLCertVerificationError) -> 
         return f"{problem} Use the address that it is for, or {_STAFF}."
     if reason.verify_code in _OF_TIME:
         return f"{problem}. Is this machine's clock right? If it is, {_STAFF}."
+    named = os.environ.get("SSL_CERT_FILE")
+    if named and not Path(named).is_file():
+        return f"{problem}. SSL_CERT_FILE names no file: {named}. Correct it."
     step = "Get the certificate that signed it from whoever runs the course, and name its file"
     return f"{problem}. {step}: `export SSL_CERT_FILE=FILE.pem`."
 

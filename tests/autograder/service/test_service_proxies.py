@@ -1,8 +1,11 @@
 """The client and what stands before a course server: proxies, certificates, redirects."""
 
+import contextlib
 import datetime
 import os
+import socket
 import ssl
+import struct
 import subprocess
 import sys
 import threading
@@ -187,3 +190,47 @@ def test_a_redirect_out_of_https_is_not_recommended(tmp_path: Path) -> None:
     with answering_in_tls(tmp_path, proxy) as port:
         said = complaint_of_one_who_trusts(tmp_path / "cert.pem", f"https://localhost:{port}")
     assert "Do not follow" in said and "--server" not in said
+
+
+def test_a_server_that_hangs_up_on_a_large_notebook_is_not_called_away() -> None:
+    """Ours answers 413 and closes; who is still sending then reads a reset and no answer."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def hang_up() -> None:
+            with contextlib.suppress(OSError):  # the listener has ended
+                while True:
+                    with listener.accept()[0] as peer:
+                        peer.recv(1)
+                        reset = struct.pack("ii", 1, 0)
+                        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+
+        thread = threading.Thread(target=hang_up, daemon=True)
+        thread.start()
+        said = complaint(f"http://127.0.0.1:{listener.getsockname()[1]}", 20 << 20)
+        listener.shutdown(socket.SHUT_RDWR)  # which wakes `accept`
+        thread.join()
+    assert "hung up" in said and "16 MiB: clear its outputs" in said
+
+
+def test_a_trusted_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with answering_in_tls(tmp_path, Proxy(502)) as port:
+        said = complaint_of_one_who_trusts(tmp_path / "none.pem", f"https://localhost:{port}")
+    assert f"SSL_CERT_FILE names no file: {tmp_path / 'none.pem'}" in said
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "http://[::1",
+        "http://a:99999",
+        "http://a:x",
+        "http://:80",
+        "http://a/?b=1",
+        "http://u:p@a",
+        "a:8000",
+    ],
+)
+def test_what_is_no_address_of_a_server_is_refused(server: str) -> None:
+    with pytest.raises(ServerError, match="expected http://HOST:PORT"):
+        Connection.choose(server, "token", {})
+    assert Connection.choose("http://[::1]:80/courses/b/", "t", {}).server.endswith("/b")
