@@ -572,6 +572,9 @@ def run_gradients(which, arrays, times):
     elif which == "itself":
         output = mt.exp(leaves[0] * 2.0)
         inputs = [output]
+    elif which == "leaf":
+        output = leaves[0]
+        inputs = [output, output]
     elif which == "ladder":
         (s,) = leaves
         a, b = s, s * 2.0
@@ -692,6 +695,9 @@ def what_lies_between_has_a_gradient(student, rng):
     (by_itself,) = ask_gradients(student, "itself", x)
     hint = "By how much does the output grow if the output grows by a little?"
     close(by_itself, np.ones(3), called="gradients(y, [y])", hint=hint)
+    got = ask_gradients(student, "leaf", x, count=2)
+    hint = "A leaf may be the output, and an input may stand in the list twice."
+    close(got, [np.ones(3)] * 2, called="gradients(x, [x, x])", hint=hint)
 
 
 def count_rules_asked(depth):
@@ -820,13 +826,17 @@ def run_hessian_vector_product(which, x, v):
 
     direction = mt.tensor(v)
     product = hessian_vector_product(use_graph_up, leaf, direction)
-    return product, leaf.detach(), direction.detach()
+    return product, leaf.grad is None, leaf.detach(), direction.detach()
 
 
 def ask_hessian_product(student, which, x, v):
     """Return H v as the learner's function gives it, by the learner's sweeps."""
     with refuse_library_sweep("hessian_vector_product"):
-        product, *given = student.probe(run_hessian_vector_product, which=which, x=x, v=v)
+        answer = student.probe(run_hessian_vector_product, which=which, x=x, v=v)
+    product, bare, *given = answer
+    if not bare:
+        hint = "What is known of x in between has a place of its own."
+        raise Feedback("After hessian_vector_product x has a `grad`.", hint=hint)
     close(
         given, [x, v], called="[x, v] after hessian_vector_product", hint="Both are the caller's."
     )
@@ -839,7 +849,8 @@ def a_diagonal_hessian(student, rng):
     x, v = rng.normal(size=(2, 4))
     got = ask_hessian_product(student, "x exp x", x, v)
     hint = "The first sweep gives the slope. What must be made of slope and v before the second?"
-    close(got, (x + 2) * np.exp(x) * v, called="H v of sum(x exp(x))", hint=hint)
+    expected = (x + 2) * np.exp(x) * v
+    close(got, expected, called="H v of sum(x exp(x))", hint=hint, same_dtype=True)
 
 
 @check("hessian_vector_product")
@@ -853,10 +864,10 @@ def a_full_hessian(student, rng):
 
 @check("hessian_vector_product")
 def x_may_have_any_shape(student, rng):
-    """x and v may be matrices, as the weights of a layer are"""
-    hint = "The slope and v are matrices here. Which product of the two sums over all elements?"
-    for shape in ((2, 3), (3, 3)):
-        x, v = rng.normal(size=(2, *shape))
+    """x and v may be matrices, as the weights of a layer are, or single numbers"""
+    hint = "The slope and v may be matrices, or numbers. Which product of the two sums over all elements?"
+    for shape in ((2, 3), (3, 3), ()):
+        x, v = (rng.normal(size=shape) for _ in range(2))
         try:
             got = ask_hessian_product(student, "x exp x", x, v)
         except StudentError as error:
@@ -949,7 +960,7 @@ def run_sgd_step(arrays, grads, lr):
 
 
 def ask_sgd_step(student, rng):
-    arrays, grads = [[rng.normal(size=s) for s in ((2, 3), (3,))] for _ in range(2)]
+    arrays, grads = [[rng.normal(size=s) for s in ((2, 3), (3,), (3,))] for _ in range(2)]
     lr = float(rng.uniform(0.1, 0.9))
     got = student.probe(run_sgd_step, arrays=arrays, grads=grads, lr=lr)
     if isinstance(got, str):
@@ -988,5 +999,5 @@ def new_parameters_are_leaves(student, rng):
 def old_parameters_stay(student, rng):
     """the parameters and the gradients passed in are not modified"""
     arrays, grads, _, (_, _, _, old) = ask_sgd_step(student, rng)
-    close(old[:2], arrays, called="parameters after sgd_step", hint="Make new ones instead.")
-    close(old[2:], grads, called="gradients after sgd_step", hint="Make a new product instead.")
+    close(old[:3], arrays, called="parameters after sgd_step", hint="Make new ones instead.")
+    close(old[3:], grads, called="gradients after sgd_step", hint="Make a new product instead.")

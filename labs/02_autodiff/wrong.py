@@ -869,3 +869,85 @@ def sgd_step(parameters, grads, lr):
         mt.tensor(p.detach().numpy() - lr * m, requires_grad=True)
         for p, m in zip(parameters, momentum)
     ]
+
+
+# %% wrong="knows_no_leaf_as_output" question="gradients" check="what_lies_between_has_a_gradient" says="A leaf may be the output"
+def gradients(output, inputs):
+    if output.op is None:
+        return [mt.zeros_like(v) for v in inputs]
+    adjoint = {id(output): mt.ones_like(output)}
+    for value in reversed(topological_order(output)):
+        if value.op is None or id(value) not in adjoint:
+            continue
+        partials = value.op.gradient(adjoint[id(value)], value)
+        if not isinstance(partials, tuple | list):
+            partials = (partials,)
+        for source, partial in zip(value.inputs, partials):
+            if partial is not None:
+                adjoint[id(source)] = (
+                    adjoint[id(source)] + partial if id(source) in adjoint else partial
+                )
+    return [adjoint.get(id(value), mt.zeros_like(value)) for value in inputs]
+
+
+# %% wrong="gives_each_input_once" question="gradients" check="what_lies_between_has_a_gradient" says="One gradient for each input"
+def gradients(output, inputs):
+    adjoint = {id(output): mt.ones_like(output)}
+    for value in reversed(topological_order(output)):
+        if value.op is None or id(value) not in adjoint:
+            continue
+        partials = value.op.gradient(adjoint[id(value)], value)
+        if not isinstance(partials, tuple | list):
+            partials = (partials,)
+        for source, partial in zip(value.inputs, partials):
+            if partial is not None:
+                adjoint[id(source)] = (
+                    adjoint[id(source)] + partial if id(source) in adjoint else partial
+                )
+    out = {id(v): adjoint.get(id(v), mt.zeros_like(v)) for v in inputs}
+    return list(out.values())
+
+
+# %% wrong="adds_row_by_row" question="hessian_vector_product" check="x_may_have_any_shape" says="or numbers"
+def hessian_vector_product(f, x, v):
+    (slope,) = gradients(f(x), [x])
+    number = None
+    for i in range(len(x)):
+        t = (slope[i] * v[i]).sum()
+        number = t if number is None else number + t
+    return gradients(number, [x])[0]
+
+
+# %% wrong="gives_single_precision" question="hessian_vector_product" check="a_diagonal_hessian" says="dtype float32"
+def hessian_vector_product(f, x, v):
+    (slope,) = gradients(f(x), [x])
+    (product,) = gradients((slope * v).sum(), [x])
+    return mt.tensor(product.detach().numpy().astype(np.float32))
+
+
+# %% wrong="leaves_a_grad_on_x" question="hessian_vector_product" check="a_diagonal_hessian" says="a place of its own"
+def hessian_vector_product(f, x, v):
+    (slope,) = gradients(f(x), [x])
+    x.grad = slope
+    (product,) = gradients((slope * v).sum(), [x])
+    x.grad = product
+    return product
+
+
+# %% wrong="finds_gradients_by_shape" question="sgd_step" check="a_step_goes_against_the_gradient" says="points uphill"
+def sgd_step(parameters, grads, lr):
+    by = {tuple(g.shape): g for g in grads}
+    return [
+        mt.tensor((p.detach() - lr * by[tuple(p.shape)].detach()).numpy(), requires_grad=True)
+        for p in parameters
+    ]
+
+
+# %% wrong="moves_two_parameters" question="sgd_step" check="a_step_goes_against_the_gradient" says="too many values"
+def sgd_step(parameters, grads, lr):
+    w, b = parameters
+    gw, gb = grads
+    return [
+        mt.tensor((p.detach() - lr * g.detach()).numpy(), requires_grad=True)
+        for p, g in ((w, gw), (b, gb))
+    ]

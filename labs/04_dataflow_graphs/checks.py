@@ -560,7 +560,7 @@ def slopes(which, arrays, again):
         loss = sources[0]
     elif which == "between":
         (s,) = sources
-        wanted = [s * s, as_node(2.0), s]
+        wanted = [s * s, as_node(2.0), s, s]
         loss = (wanted[0] * s).sum() * wanted[1]
     else:
         (s,) = sources
@@ -572,7 +572,7 @@ def slopes(which, arrays, again):
     if again and isinstance(adjoints, (list, tuple)):
         adjoints = gradients(adjoints[0].sum(), wanted)
     if not isinstance(adjoints, (list, tuple)) or len(adjoints) != len(wanted):
-        return "no list"
+        return f"list of {len(wanted)}"
     kinds = [None if n is None else isinstance(n, Node) for n in adjoints]
     nodes = [n for n in adjoints if isinstance(n, Node)]
     values = evaluate(nodes, feeds, {})
@@ -581,9 +581,9 @@ def slopes(which, arrays, again):
 
 def gradients_of(student, which, *arrays, again=False):
     answer = student.probe(slopes, which=which, arrays=list(arrays), again=again)
-    if answer == "no list":
+    if isinstance(answer, str):
         raise Feedback(
-            f"gradients(loss, wanted) with {len(arrays)} nodes gave no list of {len(arrays)}.",
+            f"gradients(loss, wanted) gave no {answer}, which are as many as were wanted.",
             hint="One item for each of `wanted`, in that order.",
         )
     kinds, values = answer
@@ -658,8 +658,8 @@ def any_node_may_be_wanted(student, rng):
     s = rng.uniform(0.5, 1.0, size=(3,)).astype(np.float32)
     got = gradients_of(student, "between", s)
     hint = "`wanted` holds nodes of any kind. Whose adjoints do you still have at the end?"
-    called = "gradients(c (m * s).sum(), [m, c, s]), m = s*s"
-    close(got, [2 * s, (s**3).sum(), 6 * s * s], called=called, hint=hint)
+    called = "gradients(c (m * s).sum(), [m, c, s, s]), m = s*s"
+    close(got, [2 * s, (s**3).sum(), 6 * s * s, 6 * s * s], called=called, hint=hint)
 
 
 def rules_asked(depth):
@@ -741,8 +741,9 @@ def in_a_session(script, a, b):
         "zero": first + second,
     }
     behind = assign(first, first * 2.0) + 1.0
-    fetch["past"] = behind * 2.0
+    fetch |= {"past": behind * 2.0, "double fed": fetch["double"]}
     feeds = {"fed": {feed: a}, "over": {first: a + 7.0}, "zero": {first: 0.0}, "past": {behind: b}}
+    feeds["double fed"] = feeds["over"]
     session, other = Session(), Session()
     for s in (session, other):
         s.run(initialize(first, second))
@@ -797,6 +798,9 @@ def assignments_last(student, rng):
     close(
         end, [np.float32(4 * a), np.float32(b)], called="the state after doubling twice", hint=hint
     )
+    _, fed_end, _ = a_session(student, ["double fed"], a, b)
+    called, right = "the state after doubling `one`, fed", [np.float32(2 * (a + 7)), np.float32(b)]
+    close(fed_end, right, called=called, hint="What ran and assigns is written, fed or not.")
     hint = "Another session has a state of its own. Where is yours kept?"
     close(other, [np.float32(a), np.float32(b)], called="the other session's state", hint=hint)
     _, end, _ = a_session(student, ["group", "fed"], a, b)

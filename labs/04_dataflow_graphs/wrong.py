@@ -998,7 +998,7 @@ def gradients(loss, wanted):
     return [total.get(w) for w in wanted]
 
 
-# %% wrong="stops_at_what_is_wanted" question="gradients" check="any_node_may_be_wanted" says="[m, c, s]"
+# %% wrong="stops_at_what_is_wanted" question="gradients" check="any_node_may_be_wanted" says="[m, c, s, s]"
 def gradients(loss, wanted):
     adjoint = {loss: as_node(1.0)}
     for node in reversed(needed([loss], dict.fromkeys(w for w in wanted if w is not loss))):
@@ -1240,3 +1240,37 @@ class Plan:
         for variable, place in self.writes:
             state[variable] = values[place]
         return [values[place] for place in self.fetches]
+
+
+# %% wrong="does_not_assign_what_is_fed" question="Session" check="assignments_last" says="fed or not"
+class Session:
+    def __init__(self):
+        self.state = {}
+
+    def run(self, fetches, feed_dict=None):
+        feeds = {n: np.asarray(v, np.float32) for n, v in (feed_dict or {}).items()}
+        several = isinstance(fetches, list)
+        nodes = fetches if several else [fetches]
+        values = evaluate(nodes, feeds, self.state)
+        new = {}
+        for node in values:
+            if isinstance(node.op, AssignOp) and node.op.variable not in feeds:
+                new[node.op.variable] = np.array(values[node])
+        self.state.update(new)
+        results = [values[n] for n in nodes]
+        return results if several else results[0]
+
+
+# %% wrong="gives_each_wanted_once" question="gradients" check="any_node_may_be_wanted" says="as many as were wanted"
+def gradients(loss, wanted):
+    adjoint = {loss: as_node(1.0)}
+    for node in reversed(needed([loss], {})):
+        if node.op is None or node not in adjoint:
+            continue
+        ps = node.op.gradient(adjoint[node], node)
+        if not isinstance(ps, tuple):
+            ps = (ps,)
+        for s, p in zip(node.inputs, ps):
+            if p is not None:
+                adjoint[s] = adjoint[s] + p if s in adjoint else p
+    return [adjoint.get(n) for n in dict.fromkeys(wanted)]

@@ -747,6 +747,17 @@ def weights_in_another_order():
     return code, 1
 
 
+def far_apart():
+    """Many steps lie between two products, and the left factor is a right one as well."""
+    code = Code()
+    x, a = code.input("x", 4, 4), code.input("a", 4, 2)
+    at = code.emit("matmul", x, a)
+    for _ in range(12):
+        at = code.emit("tanh", at)
+    code.outputs = [at, code.emit("matmul", x, x)]
+    return code, 1
+
+
 def common_right():
     code = Code()
     x, y, w = code.input("x", 3, 4), code.input("y", 2, 4), code.input("w", 4, 2)
@@ -759,6 +770,7 @@ MERGES = (
     (lambda: heads(2, 3, 1), "three products of one left factor, of different widths"),
     (one_weight_twice, "two products of one left factor and one right factor, and a third"),
     (weights_in_another_order, "products in another order than their right factors"),
+    (far_apart, "two products far apart, one of a matrix with itself"),
     (two_groups, "two left factors whose products alternate"),
     (one_depends_on_the_other, "a product whose right factor is made of another one's result"),
     (one_depends_on_the_first, "a third product whose right factor is made of the first one's"),

@@ -1326,3 +1326,51 @@ def fuse(program):
         return new.emit("fused", *(place[j] for j in leaves), attr=parts)
 
     return dead_code(rebuild(program, rule))
+
+
+# %% wrong="merges_neighbours_alone" question="merge_matmuls" check="one_product_a_group_is_left" says="far apart"
+def merge_matmuls(program):
+    groups, group_of, merged = {}, {}, {}
+    steps = program.steps
+    for i, step in enumerate(steps):
+        if step.op == "matmul":
+            group = groups.setdefault(step.inputs[0], [])
+            if not group or (step.inputs[1] < group[0] and i - group[-1] < 4):
+                group.append(i)
+                group_of[i] = group
+
+    def rule(new, i, place):
+        if len(group_of.get(i, ())) < 2:
+            return None
+        group, (left, _) = group_of[i], steps[i].inputs
+        if i == group[0]:
+            weights = new.emit("concat", *(place[steps[j].inputs[1]] for j in group))
+            merged[i] = new.emit("matmul", place[left], weights)
+        start = sum(steps[j].shape[1] for j in group if j < i)
+        return new.emit("slice", merged[group[0]], attr=(start, start + steps[i].shape[1]))
+
+    return dead_code(rebuild(program, rule))
+
+
+# %% wrong="leaves_a_square_alone" question="merge_matmuls" check="one_product_a_group_is_left" says="with itself"
+def merge_matmuls(program):
+    groups, group_of, merged = {}, {}, {}
+    steps = program.steps
+    for i, step in enumerate(steps):
+        if step.op == "matmul":
+            group = groups.setdefault(step.inputs[0], [])
+            if not group or (step.inputs[1] < group[0] and step.inputs[1] != step.inputs[0]):
+                group.append(i)
+                group_of[i] = group
+
+    def rule(new, i, place):
+        if len(group_of.get(i, ())) < 2:
+            return None
+        group, (left, _) = group_of[i], steps[i].inputs
+        if i == group[0]:
+            weights = new.emit("concat", *(place[steps[j].inputs[1]] for j in group))
+            merged[i] = new.emit("matmul", place[left], weights)
+        start = sum(steps[j].shape[1] for j in group if j < i)
+        return new.emit("slice", merged[group[0]], attr=(start, start + steps[i].shape[1]))
+
+    return dead_code(rebuild(program, rule))
