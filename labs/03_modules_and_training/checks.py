@@ -74,7 +74,8 @@ def walk_tree(arrays):
     root.last.requires_grad_(False)
     root.outer = Module()
     root.outer.inner = Module()
-    root.outer.inner.deep = Parameter(arrays[8])
+    root.outer.inner.blocks = [Module()]
+    root.outer.inner.blocks[0].deep = Parameter(arrays[8])
     first = [(n, p.detach().numpy()) for n, p in root.named_parameters()]
     root.added = Parameter(arrays[0])
     return [n for n, _ in first], [v for _, v in first], [n for n, _ in root.named_parameters()]
@@ -82,7 +83,7 @@ def walk_tree(arrays):
 
 TREE = [
     *("gain", "first.weight", "first.bias", "blocks.0.weight", "blocks.0.bias"),
-    *("blocks.2.weight", "blocks.2.bias", "last", "outer.inner.deep"),
+    *("blocks.2.weight", "blocks.2.bias", "last", "outer.inner.blocks.0.deep"),
 ]
 
 

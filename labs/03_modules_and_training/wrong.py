@@ -1145,3 +1145,37 @@ class Adam(Optimizer):
                     s += (1 - b2) * p.grad * p.grad
                     root = mt.sqrt(s / (1 - b2**self.t)) + self.eps
                     p -= self.lr / (1 - b1**self.t) * m / root
+
+
+# %% wrong="looks_two_modules_deep" question="Module" check="every_parameter_is_found_by_its_path" says="are missing: outer.inner"
+class Parameter(mt.Tensor):
+    def __init__(self, values):
+        super().__init__(values)
+        self.requires_grad_()
+
+
+class Module:
+    def __call__(self, *inputs):
+        return self.forward(*inputs)
+
+    def named_parameters(self, prefix="", seen=None):
+        seen = set() if seen is None else seen
+        for a, value in vars(self).items():
+            for name, part in parts(a, value):
+                if isinstance(part, Module):
+                    for b, v2 in vars(part).items():
+                        for n2, p2 in parts(f"{name}.{b}", v2):
+                            if isinstance(p2, Module):
+                                for c, v3 in vars(p2).items():
+                                    if isinstance(v3, Parameter) and id(v3) not in seen:
+                                        seen.add(id(v3))
+                                        yield f"{n2}.{c}", v3
+                            elif isinstance(p2, Parameter) and id(p2) not in seen:
+                                seen.add(id(p2))
+                                yield n2, p2
+                elif isinstance(part, Parameter) and id(part) not in seen:
+                    seen.add(id(part))
+                    yield name, part
+
+    def parameters(self):
+        return (parameter for _, parameter in self.named_parameters())
