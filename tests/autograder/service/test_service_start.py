@@ -154,7 +154,7 @@ def test_an_address_that_refuses_serves_nothing_and_is_let_go_of() -> None:
         url = f"http://127.0.0.1:{server.server_port}/"
         serving = threading.Thread(target=server.serve_forever)
         serving.start()
-        assert not serves(url)  # Python 3.13 warns of an answer that stays open, an error here
+        assert not serves(url)  # Python 3.14 warns of an answer that stays open, an error here
         server.shutdown()
         serving.join()
     assert not serves(url)
