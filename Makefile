@@ -26,7 +26,7 @@ test-wide: setup ## every test, and in full what a sample stands for otherwise
 	@MINITORCH_OPTIMIZE=0 $(BIN)/python -m pytest --numprocesses 2 tests/minitorch/graph
 	@scripts/test_pythons.sh
 
-test-pythons: ## a sample of the tests on Python 3.12 and 3.13, where they are installed
+test-pythons: ## a sample of the tests on Python 3.12 to 3.14, where they are installed, and with the oldest packages
 	@scripts/test_pythons.sh
 
 check: setup ## style, types, allowed imports, stale notebooks, the container files
