@@ -10,6 +10,7 @@ from pathlib import Path
 
 from autograder.audit.audit import find_unearned_points
 from autograder.audit.variants import Trials, Variant
+from autograder.authoring.magics import is_python, plain_python
 from autograder.authoring.manifest import MANIFEST, NOTEBOOK, to_manifest
 from autograder.authoring.notebook import learner_notebook, solution_notebook
 from autograder.authoring.public_checks import public_checks
@@ -101,6 +102,7 @@ def contradictions(
     lab: Lab, checks: Checks, trials: Trials, seeds: Sequence[int] = SEEDS
 ) -> Iterator[str]:
     """Yield in words what is wrong with a lab; nothing where it is right."""
+    yield from _broken_cells(lab)
     every = tuple(task.check.name for task in tasks_of(lab, checks))
     for question in lab.questions:
         if not question.manual and not checks.of(question.name):
@@ -123,6 +125,13 @@ def contradictions(
     for mistake, trial in zip(wrong, others[len(seeds) :], strict=True):
         verdict = trial.of(mistake.check)
         yield from _not_caught(mistake, verdict, trial.ended)
+
+
+def _broken_cells(lab: Lab) -> Iterator[str]:
+    """Yield the code cells that are no Python even when they are solved."""
+    for cell in lab.cells:
+        if cell.kind == "code" and not is_python(plain_python(solution_text(cell, lab.directory))):
+            yield f"the solution of the cell at line {cell.line} is no Python: mend it."
 
 
 _UNEARNED = (

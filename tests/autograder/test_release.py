@@ -119,6 +119,7 @@ def test_the_manifest_has_what_the_panel_needs(released: Path, sample_directory:
                   ("factor\n    ### END SOLUTION", "factor")]}, "the starter passes every_element"),
         ({"lab": [("return x * factor", "return x * factor * 1.0005")]}, "the solution fails"),
         ({"lab": [("return x * factor", "import os; os._exit(0)")]}, "does not come to an end"),
+        ({"lab": [("predicted_size = 3", "predicted_size = 3\nprint(")]}, "is no Python: mend it"),
         ({"wrong": [("return x + factor", "return x * factor")]}, "adds_instead is correct"),
         ({"wrong": [("return x + factor", "raise NotImplementedError")]}, "is not attempted by"),
         ({"wrong": [('says="first element"', 'says="second"')]}, "expected 'second' in it"),
