@@ -55,13 +55,14 @@ def ask_serve(student, rng, n, steps, lr=0.1, watched=False):
 def the_result_is_one_process_on_the_mean(student, rng):
     """the trained parameters are those of one process on the mean gradient"""
     for n, steps in ((3, 1), (4, 3), (2, 2)):
-        run, versions, inputs = ask_serve(student, rng, n, steps)
+        lr = float(rng.uniform(0.2, 0.4))
+        run, versions, inputs = ask_serve(student, rng, n, steps, lr)
         got = run.results[0][0]
         if np.shape(got) == (3, 2) and np.allclose(got, versions[-1]):
             continue
         hint = "Do one step by hand for two workers."
         if steps == 1 and np.shape(got) == (3, 2):
-            w, lr = inputs[0][:2]
+            w = inputs[0][0]
             total = sum(slope * w + shift for *_, slope, shift in inputs[1:])
             for share, explanation in (
                 (
@@ -282,6 +283,44 @@ def each_step_waits_for_the_step_that_the_bound_names(student, rng):
                 if abs(got - value) < 1e-9 and value != right:
                     hint = f"That is a staleness of {other}. Look at the index of the column."
             raise Feedback(f"ssp_time with staleness {staleness} gave {got:g}. {hint}")
+
+
+def reads_of(times, staleness, most):
+    """Return how many numbers of `times` were read one by one, or -1: more than `most`."""
+    import numpy as np
+
+    count = 0
+
+    class Counted(np.ndarray):
+        def __getitem__(self, key):
+            nonlocal count
+            item = super().__getitem__(key)
+            count += not isinstance(item, np.ndarray)
+            if count > most:
+                raise RuntimeError("too many reads")
+            return item
+
+    try:
+        ssp_time(times.view(Counted), staleness)
+    except RuntimeError:
+        if count <= most:
+            raise
+        return -1
+    return count
+
+
+@check("ssp_time", requires="each_step_waits_for_the_step_that_the_bound_names")
+def each_end_is_worked_out_once(student, rng):
+    """the end of each step is worked out once, not along every path"""
+    for steps in (10, 40):
+        times = draw_times(rng, 3, steps)
+        if student.probe(reads_of, times=times, staleness=1, most=20 * times.size) < 0:
+            raise Feedback(
+                f"ssp_time of 3 workers and {steps} steps read its {times.size} times more than "
+                f"{20 * times.size} times.",
+                hint="How often is the end of one worker's step worked out? Once known, where is "
+                "it kept?",
+            )
 
 
 @check("ssp_time", hidden=True, requires="each_step_waits_for_the_step_that_the_bound_names")

@@ -1,6 +1,29 @@
 # Wrong answers that the checks of lab 12 must catch, each with a message of its own.
 
 
+# %% wrong="a_rate_of_its_own" question="serve" check="the_result_is_one_process_on_the_mean" says="Do one step by hand"
+def serve(comm, w, lr, steps):
+    w = w.copy()
+    for _ in range(steps):
+        for worker in range(1, comm.size):
+            comm.send(w, worker)
+        w -= 0.1 * sum(comm.recv(worker) for worker in range(1, comm.size)) / (comm.size - 1)
+    return w
+
+
+# %% wrong="follows_every_path" question="ssp_time" check="each_end_is_worked_out_once" says="where is it kept"
+def ssp_time(times, staleness):
+    workers, steps = times.shape
+
+    def end(i, t):
+        if t < 0:
+            return 0.0
+        slowest = max(end(j, t - 1 - staleness) for j in range(workers))
+        return times[i, t] + max(end(i, t - 1), slowest)
+
+    return max(end(i, steps - 1) for i in range(workers))
+
+
 # %% wrong="sums" question="serve" check="the_result_is_one_process_on_the_mean" says="the sum of the gradients"
 def serve(comm, w, lr, steps):
     workers = range(1, comm.size)
