@@ -274,6 +274,50 @@ def a_message_lies_on_the_way_to_another_device(student, rng):
         compare_ranks(student, graph, where, 2e-3, 3e-9, "on two devices")
 
 
+def calls_of_ranks(graph, where, most):
+    """Return the ranks, or None where `upward_rank` makes more than `most` calls."""
+    import sys
+
+    calls, before = 0, sys.getprofile()
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event == "call"
+        if calls > most:
+            raise RuntimeError("too many calls")
+
+    sys.setprofile(count)
+    try:
+        return upward_rank(graph, where, 1e-3, 1e-9)
+    except RuntimeError:
+        if calls <= most:
+            raise
+        return None
+    finally:
+        sys.setprofile(before)
+
+
+@check("upward_rank", requires="a_rank_is_the_longest_way_to_the_end")
+def each_rank_is_worked_out_once(student, rng):
+    """a graph of many paths is no more work than one of few"""
+    graph = {"a0": (0.001, 10, ()), "b0": (0.002, 10, ())}
+    for i in range(1, 25):
+        for name in "ab":
+            seconds = float(rng.integers(1, 9)) / 1000
+            graph[f"{name}{i}"] = (seconds, 10, (f"a{i - 1}", f"b{i - 1}"))
+    where, most = dict.fromkeys(graph, 0), 100_000
+    got = student.probe(calls_of_ranks, graph=graph, where=where, most=most)
+    if got is None:
+        raise Feedback(
+            f"upward_rank of {len(graph)} nodes, each read by the next two, makes more than "
+            f"{most:,} calls.",
+            hint="2**24 ways lead from the first to the last. How often is one node's rank worked "
+            "out, and where could it be looked up?",
+        )
+    if not is_near(got["a0"], compute_ranks(graph, where, 1e-3, 1e-9)["a0"]):
+        raise Feedback("upward_rank of 25 pairs of nodes: the first node's rank is another.")
+
+
 @check("upward_rank", hidden=True, requires="a_message_lies_on_the_way_to_another_device")
 def an_input_read_twice_and_a_graph_of_one_node(student, rng):
     """a value read twice by a node, three devices, a single node; the graph is the same after it"""
@@ -475,14 +519,17 @@ def the_layers_stay_as_they_are(student, rng):
 @check("best_split", weight=2)
 def the_quickest_pair_is_found(student, rng):
     """of all pairs with dp * tp == devices the quickest one"""
+    both = [(1e12, 1e9, 4e7)] * 3
     for devices in (4, 6, 8):
         kinds = {
-            "many parameters": [(1e12, 4e8, 1e5)] * 3,
-            "large outputs": [(1e12, 1e6, 4e7)] * 3,
-            "something of both": draw_layers(rng, 4),
+            "many parameters": ([(1e12, 4e8, 1e5)] * 3, 8),
+            "large outputs": ([(1e12, 1e6, 4e7)] * 3, 8),
+            "something of both": (draw_layers(rng, 4), 8),
+            "much of both, 1 micro-batch": (both, 1),
+            "much of both, 128 micro-batches": (both, 128),
         }
-        for name, layers in kinds.items():
-            got = student.call("best_split", layers, devices, 8, *LINK)
+        for name, (layers, m) in kinds.items():
+            got = student.call("best_split", layers, devices, m, *LINK)
             if not isinstance(got, list | tuple | np.ndarray) or len(got) != 2:
                 raise Feedback(f"best_split should return a pair (dp, tp): got {got!r}.")
             dp, tp = int(got[0]), int(got[1])
@@ -491,8 +538,8 @@ def the_quickest_pair_is_found(student, rng):
                     f"best_split on {devices} devices gave dp {dp} and tp {tp}: not dp * tp."
                 )
             pairs = [(devices // t, t) for t in range(1, devices + 1) if devices % t == 0]
-            expected = min(time_stage(layers, *pair, 8, *LINK) for pair in pairs)
-            if not is_near(time_stage(layers, dp, tp, 8, *LINK), expected):
+            expected = min(time_stage(layers, *pair, m, *LINK) for pair in pairs)
+            if not is_near(time_stage(layers, dp, tp, m, *LINK), expected):
                 raise Feedback(
                     f"best_split, {name}, {devices} devices: got {(dp, tp)}, which is not the "
                     "quickest. Is each divisor tried, and is it dp, then tp?"

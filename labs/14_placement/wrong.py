@@ -1,5 +1,25 @@
 # Wrong answers that the checks of lab 14 must catch, each with a message of its own.
 
+# %% wrong="follows_every_path" question="upward_rank" check="each_rank_is_worked_out_once" says="where could it be looked up"
+def upward_rank(graph, where, alpha, beta):
+    def rank(node):
+        seconds, n_bytes, _ = graph[node]
+        ways = [0.0]
+        for reader in graph:
+            if node in graph[reader][2]:
+                away = where[reader] != where[node]
+                ways.append(rank(reader) + (alpha + beta * n_bytes if away else 0.0))
+        return seconds + max(ways)
+
+    return {node: rank(node) for node in graph}
+
+
+# %% wrong="always_eight_micro_batches" question="best_split" check="the_quickest_pair_is_found" says="much of both"
+def best_split(layers, devices, microbatches, speed, alpha, beta):
+    pairs = [(devices // tp, tp) for tp in range(1, devices + 1) if devices % tp == 0]
+    return min(pairs, key=lambda pair: stage_seconds(layers, *pair, 8, speed, alpha, beta))
+
+
 # %% wrong="counts_each_reader" question="cut_bytes" check="a_value_goes_once_to_each_device" says="share one message"
 def cut_bytes(graph, where):
     return sum(
