@@ -183,11 +183,12 @@ def _find_names_of_the_notebook(tree: ast.Module) -> set[str]:
     found = {n for node in ast.walk(tree) if isinstance(node, ast.Global) for n in node.names}
     bound = set[str]()
     for statement in tree.body:
-        names = [n for n in _walk_scope(statement) if isinstance(n, ast.Name)]
+        nodes = list(_walk_scope(statement))
+        names = [n for n in nodes if isinstance(n, ast.Name)]
         stored = {n.id for n in names if isinstance(n.ctx, ast.Store)}
         found |= {n.id for n in names if isinstance(n.ctx, ast.Del)} - bound
-        if isinstance(statement, ast.AugAssign):
-            found |= stored - bound
+        added_to = (n.target for n in nodes if isinstance(n, ast.AugAssign))
+        found |= {target.id for target in added_to if isinstance(target, ast.Name)} - bound
         found |= {n.id for n in names if isinstance(n.ctx, ast.Load)} & stored - bound
         bound |= stored
     return found

@@ -122,7 +122,11 @@ def test_a_round_trip_keeps_questions_points_and_the_solution(sample_lab: Lab, t
     assert "return x * factor" not in learner_notebook(back)
 
 
-TWICE = "def twice(n):\n    return 2 * n"
+TWICE = """def twice(n):
+    if n is None:
+        raise NotImplementedError
+    return 2 * n
+"""
 COUNTED = """calls = 0
 
 def counted(n):
@@ -131,6 +135,9 @@ def counted(n):
     return twice(n)
 
 assert counted(2) == 4 and calls == 1
+for n in range(3):
+    total += twice(n)
+assert total == 6
 """
 GONE = """assert twice(1) == 2
 before = twice
@@ -148,7 +155,7 @@ TASK = {"grade": False, "solution": False, "task": True, "points": 4}
 HAND_GRADED = {
     **SOURCE,
     "cells": [
-        cell("code", "def counted(n):\n    return twice(n)"),
+        cell("code", "total = 0\n\ndef counted(n):\n    return twice(n)"),
         cell("code", TWICE, grade_id="twice", solution=True, grade=False),
         cell("code", COUNTED, grade=True, grade_id="count", solution=False, points=1),
         cell("code", GONE, grade=True, grade_id="gone", solution=False, points=1),
